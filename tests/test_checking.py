@@ -159,8 +159,8 @@ FAULTS = {
     "norm": (after("features", put("phi", lambda n: (2 * n,), 1.5)), "features, level 0: .* at most 1, got 1.5"),
     "infinite": (after("features", put("phi", lambda n: (2 * n,), np.inf)), "features, level 0: .* finite .* got inf"),
     "no number": (after("step", put("rewards", lambda n: (n,), np.inf)), "step, level 0: expected finite .* got inf"),
-    "reward below 0": (after("step", add("rewards", lambda *_: -0.5)), r"step, level 3: .*earned -0\.(25|5) from level 3"),
-    "sum of rewards": (after("step", add("rewards", lambda *_: 0.25)), r"step, level .: .*earned 1.*value_range = \(0, 1"),
+    "reward below 0": (after("step", add("rewards", lambda *_: -0.5)), r"step, level 3: .*earned -0\.(25|5) from"),
+    "sum of rewards": (after("step", add("rewards", lambda *_: 0.25)), r"step, level .: .*earned 1.*range = \(0, 1"),
     "reward after the end": (after("step", add("rewards", lambda *_: 1e-3)), "step, level .: .* the reward 0 after"),
     "end taken back": (after("ended", flags(lambda n, given: given["level"] == 1)), "ended, level 2: .* got 0 after 1"),
     "end is 7": (after("ended", flags(lambda *_: 7)), "ended, level 0: expected 0 or 1, got 7"),
@@ -256,12 +256,40 @@ def test_each_fault_of_a_batch_environment_is_found():
                 {"step": lambda self, h, x, a, rng: (x, x / 9 + (h == 3) * next(calls) * 1e-9)},
                 "step, level 3: .* same gen",
             ),
-            ({"step": lambda self, h, x, a, rng: (x, x - 1)}, "step, level 0: expected rewards >= 0, got -"),
-            ({"step": lambda self, h, x, a, rng: (x, x + 1)}, "step, level 0: expected rewards that sum to"),
+            ({"step": lambda self, h, x, a, rng: (x, x + np.inf)}, "step, level 0: ValueError: rewards: .*finite"),
+            (
+                {"step": lambda self, h, x, a, rng: (x, 0 * x - (h == 3)), "value_range": (0, 1)},
+                r"step, level 3: an episode earned -1 from level 3 on, outside of value_range = \(0, 1\): declare",
+            ),
             ({"step": lambda self, h, x, a, rng: 1 / 0}, "step, level 0: ZeroDivisionError: division by zero"),
             ({"step": lambda *given: (given[3].fill(0), step(*given))[1]}, "step, level 0: .* actions are only"),
         )
     )
+
+
+def test_the_range_that_was_seen_is_named_where_none_is_declared():
+    def note(**members):
+        return [note for note in check(changed(**members)).notes if "value range" in note]
+
+    def costs(self, h, x, a, rng):
+        return x, np.full(len(x), -1.5)
+
+    (told,) = note(step=costs)
+    assert "from -7.5 to -1.5 was earned" in told and "write value_range=(-7.5, -1.5)" in told
+    assert not note(step=costs, value_range=(-8, 0)) and not note(step=costs, value_range=(0, 1), noise=3.0)
+
+    class Ends(Walk):  # what has ended has features 0, and does not count
+        value_range = tuple((h - 5, -1) for h in range(5))
+
+        def features(self, level, states):
+            return super().features(level, states) * (level < 2)
+
+        def step(self, level, states, actions, rng):
+            return states, np.full(len(states), -1.0 * (level < 2))
+
+    assert check(Ends()).notes == ()
+    del Ends.value_range
+    assert "write value_range=(-2, -1)" in check(Ends()).notes[0]
 
 
 def test_gymnasium_checks_its_own():

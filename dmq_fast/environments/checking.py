@@ -15,14 +15,15 @@ from dmq_fast._support.checks import Seed, integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch, Single
-from dmq_fast.environments.probe import HELD, Probe
+from dmq_fast.environments.probe import HELD, Probe, Returns
 from dmq_fast.kernels import as_floats
+from dmq_fast.rewards import RewardModel
 
 __all__ = ["CheckError", "CheckReport", "check"]
 
 Floats = NDArray[np.float64]
 
-# How far above 1 a feature norm or a return may lie, for rounding in the environment.
+# How far above 1 a feature norm may lie, for rounding in the environment.
 SLACK = 1e-9
 
 MEMBERS = ("horizon", "n_actions", "dimension", "reset", "features", "step")
@@ -81,6 +82,11 @@ class Findings:
         self.faults += faults
         self.held += [] if faults else held
 
+    def advise(self, returns: Returns | None, env: Any) -> None:
+        """Note which range to declare, where there is none."""
+        advice = None if returns is None else returns.advice(RewardModel.of(env))
+        self.notes += [] if advice is None else [advice]
+
 
 def check(env: Any, *, n_episodes: int = 64, rng: Seed = 0) -> CheckReport:
     """Simulate a few episodes of random actions in many ways, and raise a list of what is wrong with an environment.
@@ -93,7 +99,8 @@ def check(env: Any, *, n_episodes: int = 64, rng: Seed = 0) -> CheckReport:
       factory must make the same environment. A function that writes or reads far outside of its arrays may still end
       the process.
     - `BatchEnvironment`: the same generator must give the same episodes, features must not change anything, and types,
-      shapes and ranges must be right. For `GymnasiumBatch`, Gymnasium's ``check_env`` is run as well.
+      shapes and ranges must be right. Where no `value_range` is declared, the report says what was
+      earned. For `GymnasiumBatch`, Gymnasium's ``check_env`` is run as well.
     - `FiniteMDP`: everything was checked when it was built.
 
     Parameters
@@ -151,6 +158,7 @@ def check_compiled(env: CompiledEnv, n: int, rng: np.random.Generator, findings:
     probe = Probe(env, n, rng)
     probe.run()
     findings.note(list(probe.faults.values()), HELD)
+    findings.advise(probe.returns, env)
     try:
         twin = pickle.loads(pickle.dumps(env))
     except Exception as error:
@@ -191,12 +199,13 @@ def check_batch(env: Any, n: int, rng: np.random.Generator, findings: Findings) 
             if not np.array_equal(mine, theirs):
                 play.place = f"{('features', 'step')[number % 2]}, level {number // 2}"
                 play.blame("repeat", "expected the same episodes from the same generator, got others")
+    findings.advise(play.returns, env)
     findings.note(
         list(play.faults.values()),
         (
             "the same generator gave the same episodes",
             "the same states gave the same features",
-            "shapes and types, norms of features, rewards and their sums were in range",
+            "shapes and types, norms of features and sums of rewards were in range",
         ),
     )
 
@@ -210,6 +219,8 @@ class Play:
         The function that is called, and the level.
     faults : dict
         By kind of fault: the first of this kind, as text.
+    returns : Returns or None
+        What the episodes of the last run earned.
     """
 
     def __init__(self, env: Any, n: int, rng: np.random.Generator) -> None:
@@ -220,6 +231,8 @@ class Play:
         self.actions, self.seed = rng.integers(n_actions, size=(self.horizon, self.n)), int(rng.integers(2**32))
         self.place = "reset"
         self.faults: dict[str, str] = {}
+        self.rewards = RewardModel.of(env)
+        self.returns: Returns | None = None
 
     def blame(self, kind: str, text: str) -> None:
         """Note a fault at the present place."""
@@ -232,14 +245,16 @@ class Play:
         try:
             generator = np.random.Generator(np.random.Philox(self.seed))
             states = self.env.reset(self.n, generator)
-            total = np.zeros(self.n)
             for level in range(self.horizon):
                 seen.append(self.look(level, states))
                 states, rewards = self.step(level, states, generator)
-                total += rewards
-                if total.max() > 1.0 + SLACK:
-                    self.blame("sum", f"expected rewards that sum to at most 1 a trajectory, got {total.max():.12g}")
                 seen.append(rewards)
+            going = np.column_stack([phi.any(axis=1) for phi in seen[::2]])
+            self.returns = Returns.of(self.rewards, np.column_stack(seen[1::2]), going)
+            if self.returns.fault is not None:
+                level, text = self.returns.fault
+                self.place = f"step, level {level}"
+                self.blame("sum", text)
         except Exception as error:
             self.blame("raised", f"{type(error).__name__}: {' '.join(str(error).split())}")
         finally:
@@ -268,6 +283,4 @@ class Play:
         rewards = as_floats("rewards", paid, (self.n,)).copy()
         if not np.array_equal(taken, self.actions[level]):
             self.blame("actions", "expected that the actions are only read, but they were changed")
-        if rewards.min() < 0.0:
-            self.blame("negative", f"expected rewards >= 0, got {rewards.min():.12g}")
         return states, rewards

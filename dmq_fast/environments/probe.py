@@ -13,7 +13,7 @@ from dmq_fast.environments.compiled import CompiledEnv, Struct
 from dmq_fast.environments.functions import PROTOTYPES
 from dmq_fast.rewards import RewardModel
 
-__all__ = ["HELD", "Probe"]
+__all__ = ["HELD", "Probe", "Returns"]
 
 Array = NDArray[Any]
 
@@ -89,6 +89,47 @@ class Stopped(Exception):
     """A function returned a code, so there is nothing to go on with."""
 
 
+class Returns(NamedTuple):
+    """What episodes earned.
+
+    Attributes
+    ----------
+    low, high : float
+        Least and largest sum of rewards from any level on, of episodes that had not ended there.
+    fault : tuple of (int, str), or None
+        The last level at which one is outside of the declared range, and what is wrong.
+    """
+
+    low: float
+    high: float
+    fault: tuple[int, str] | None
+
+    @classmethod
+    def of(cls, rewards: RewardModel, paid: Array, going: NDArray[np.bool_]) -> Returns:
+        """Hold the rewards (n, H) of episodes against their range; `going` (n, H) tells where they had not ended."""
+        low, high, fault = np.inf, -np.inf, None
+        for level in reversed(range(paid.shape[1])):
+            to_go = paid[going[:, level], level:].sum(axis=1)
+            to_go = to_go[np.isfinite(to_go)]  # what is not finite was noted already
+            low, high = min(low, to_go.min(initial=np.inf)), max(high, to_go.max(initial=-np.inf))
+            wrong = to_go[rewards.outside(to_go, level)]
+            if wrong.size and fault is None:
+                assert rewards.bounds is not None
+                farthest = float(wrong[np.abs(wrong - rewards.bounds[level].mean()).argmax()])
+                fault = level, rewards.refusal(farthest, level)
+        return cls(float(low), float(high), fault)
+
+    def advice(self, rewards: RewardModel) -> str | None:
+        """Return what to declare where no range is; None where one is, or nothing was earned."""
+        if rewards.known or not self.low <= self.high:
+            return None
+        low, high = f"{self.low:.6g}", f"{self.high:.6g}"
+        return (
+            f"no value range is declared, and from {low} to {high} was earned from a level on: if that is all that can "
+            f"be, write value_range=({low}, {high}); a tight range needs the fewest episodes"
+        )
+
+
 class Probe:
     """A few episodes of a compiled environment, call by call.
 
@@ -108,6 +149,7 @@ class Probe:
             if getattr(struct, name) is not None
         }
         self.faults: dict[tuple[str, str], str] = {}
+        self.returns: Returns | None = None
 
     def blame(self, name: str, level: int, kind: str, text: str) -> None:
         """Note a fault, once for each function and kind."""
@@ -122,15 +164,20 @@ class Probe:
             states = self.visit("reset", 0, np.full((n, handle.state_bytes), 0xFF, np.uint8)).states
             if (states == 0xFF).all(axis=1).any():
                 self.blame("reset", 0, "blank", "expected all states to be written, got one of which no byte is")
-            over, paid = np.zeros(n, bool), np.zeros((n, handle.horizon))
+            over, going = np.zeros(n, bool), np.zeros((n, handle.horizon), bool)
+            paid = np.zeros((n, handle.horizon))
             for level in range(handle.horizon):
                 over = self.watch_end(level, states, over)
+                going[:, level] = ~over
                 self.watch_features(level, states, over)
                 actions = np.where(np.arange(n) < n // 2, loyal, self.rng.integers(handle.n_actions, size=n))
                 states, raw = self.visit("step", level, states, actions)
                 self.watch_rewards(level, raw, over)
                 paid[:, level] = raw
-            self.watch_returns(paid)
+            self.returns = Returns.of(RewardModel.of(self.env), paid, going)
+            if self.returns.fault is not None:
+                level, text = self.returns.fault
+                self.blame("step", level, "sum", text)
         except Stopped:
             pass
         if self.env.fingerprint()["sha256"] != data:
@@ -167,17 +214,6 @@ class Probe:
         if (raw[over] != 0.0).any():
             text = f"expected the reward 0 after the end of an episode, got {raw[over][raw[over] != 0.0][0]:.12g}"
             self.blame("step", level, "late reward", text)
-
-    def watch_returns(self, paid: Array) -> None:
-        """Hold the sums of the rewards (n, H) from each level on against the range that is declared."""
-        rewards = RewardModel.of(self.env)
-        for level in reversed(range(paid.shape[1])):
-            to_go = paid[:, level:].sum(axis=1)
-            wrong = to_go[rewards.outside(to_go, level)]
-            wrong = wrong[np.isfinite(wrong)]  # what is not finite was noted already
-            if wrong.size:
-                farthest = wrong[np.abs(wrong - rewards.bounds[level].mean()).argmax()]  # type: ignore[index]
-                self.blame("step", level, "sum", rewards.refusal(float(farthest), level))
 
     def visit(self, name: str, level: int, states: Array, actions: Array | None = None) -> Results:
         """Call a function as a simulation does, call it again in other ways, and return the first results."""
