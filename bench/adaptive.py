@@ -6,7 +6,8 @@
     python bench/adaptive.py --delta 0.01 --mode strict pressed
     python bench/adaptive.py --mode strict --first 10000000 --seeds 500 --file runs.csv shipped
 
-A run fails if it finishes with a policy whose loss exceeds epsilon = 0.05. Runs that end otherwise are counted apart,
+A run fails if it finishes with a policy whose loss exceeds epsilon = 0.05. Where the range of values is not (0, 1),
+epsilon and the loss are shares of V* - V_uniform. Runs that end otherwise are counted apart,
 and their losses are left out. Brackets are exact 95 % intervals (Clopper and Pearson, 1934). Where an environment has
 no tables, the loss is estimated, and three standard errors are taken off. With a file, every run is written there when
 it ends, and not repeated if it is there already: a command that was killed goes on.
@@ -46,11 +47,14 @@ class Run(NamedTuple):
 def run(env: Any, seed: int, *, mode: str = "strict", delta: float = DELTA, tuning: Tuning = TUNING) -> Run:
     """Run once, and value the policy."""
     began = time.process_time()
-    learner = dmq.SelfStopping(env, EPSILON, delta, mode=mode, tuning=tuning, rng=seed)
+    # Without an epsilon it is 0.05 in the range (0, 1), and "5%" in any other.
+    learner = dmq.SelfStopping(env, None, delta, mode=mode, tuning=tuning, rng=seed)
     result = learner.learn(max_trajectories=10**6)
     seconds = time.process_time() - began
     worth = appraise(env, result.policy, 200_000, Stream(99))
     loss = worth["optimal_value"] - worth["value"] - 3 * (worth["value_standard_error"] or 0.0)
+    if learner.aim.share is not None:
+        loss /= worth["optimal_value"] - worth["uniform_value"]
     return Run(result.status, result.n_trajectories, loss, len(result.warnings), seconds)
 
 

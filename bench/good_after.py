@@ -3,7 +3,8 @@
     python bench/good_after.py [--seeds 5]
 
 The other algorithms of experiments/map.toml are measured so: at checkpoints the policy that would be returned is
-valued. It is good if it is worth 95 % of the optimum, and good for good at the first checkpoint from which on all are.
+valued. It is good if its score, (V - V_uniform) / (V* - V_uniform), is 95 %, and good for good at the first checkpoint
+from which on all are.
 Here that policy is greedy on the newest estimates, and checkpoints lie 5 % apart.
 """
 
@@ -19,11 +20,12 @@ from map import PROBLEMS, REGISTERED
 
 import dmq_fast as dmq
 from dmq_fast import experiments
+from dmq_fast.experiments.sweeps.algorithms import GOOD
 from dmq_fast.experiments.sweeps.spec import make_environment
 from dmq_fast.kernels import Stream
 from dmq_fast.results.appraisal import appraise
+from dmq_fast.results.score import solves
 from dmq_fast.self_stopping import SelfStoppingRun
-from dmq_fast.stopping.aim import Aim
 
 
 def good_after(env: Any, mode: str, seed: int) -> tuple[float, float, int]:
@@ -38,11 +40,11 @@ def good_after(env: Any, mode: str, seed: int) -> tuple[float, float, int]:
             return
         following = 1.05 * n
         worth = appraise(env, dmq.Policy.greedy(run.planner.theta), 2000, Stream(seed))
-        good = worth["value"] >= 0.95 * worth["optimal_value"]
+        good = solves(worth["value"], worth["uniform_value"], worth["optimal_value"], GOOD)
         first = min(first, n if good else math.inf)
         lasting = min(lasting, n) if good else math.inf
 
-    run = SelfStoppingRun(learner.sampler, Aim.of(mode=mode), learner.stream, progress=look)
+    run = SelfStoppingRun(learner.sampler, learner.aim, learner.stream, progress=look)
     stops = run.learn().n_episodes
     return first, lasting, stops
 

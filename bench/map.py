@@ -4,19 +4,21 @@
 
 Writes bench/figures/map.png, and prints, for every problem and form of an algorithm,
 
-- the episodes until solved of the setting that was best on the seeds 5 to 9, on the seeds 0 to 4;
-- the same until solved for good, at every checkpoint from then on;
+- the episodes until solved of the setting that was best on the seeds 5 to 9, on the seeds 0 to 4: until it stops, of an
+  algorithm that stops by itself, and until it is good, of all others;
+- those after which the policy of a checkpoint is good, and is so at every checkpoint from then on, of algorithms with
+  learning curves (those of the self-stopping run are in good_after.py);
 - the episodes until an algorithm stops by its own rule, and how often it then returned a policy worse by over .05;
 - how many of its settings work, and the episodes that it takes to try them all once;
 - the one setting that works on the most problems.
 
-A run solves a problem with a policy that is worth 95 % of the optimum. What was not solved counts as infinity.
+A policy is good if its score is 95 %: (V - V_uniform) / (V* - V_uniform). What was not solved counts as infinity.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -110,15 +112,22 @@ def by_policy(row: Row) -> float:
     return QUANTITIES["episodes"].of(row, GOOD)
 
 
-def for_good(row: Row) -> float:
-    """Return the episodes from which on the policies of all checkpoints solved the problem."""
-    at = row["details"].get("kept_at", by_policy(row))
+def good_after(row: Row) -> float | None:
+    """Return the episodes until the policy of a checkpoint is good, None without checkpoints."""
+    return QUANTITIES["good_after"].of(row, GOOD)
+
+
+def for_good(row: Row) -> float | None:
+    """Return the episodes from which on the policies of all checkpoints are good, None without checkpoints."""
+    if good_after(row) is None:
+        return None
+    at = row["details"].get("kept_at")
     return math.inf if at is None else at
 
 
-def episodes(rows: Iterable[Row], metric: Callable[[Row], float] = by_policy) -> list[float]:
-    """Return the episodes until solved of each run."""
-    return list(map(metric, rows))
+def episodes(rows: Iterable[Row], metric: Callable[[Row], float | None] = by_policy) -> list[float]:
+    """Return the episodes of each run that has them."""
+    return [n for row in rows if (n := metric(row)) is not None]
 
 
 def median(numbers: Sequence[float]) -> float:
@@ -159,13 +168,17 @@ def print_table(title: str, heads: Sequence[str], lines: Iterable[Sequence[str]]
 
 def print_best(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:
     """Print the tables of the best settings."""
-    for title, metric in (("Episodes until solved", by_policy), ("Episodes until solved for good", for_good)):
+    for title, metric in (
+        ("Episodes until solved", by_policy),
+        ("Episodes, good after", good_after),
+        ("Episodes, good for good after", for_good),
+    ):
         lines = []
         for problem in problems:
             line = [problem]
             for form in forms:
                 found = episodes(chosen(cells, problem, form)[1], metric)
-                line.append(number(median(found), sum(map(math.isfinite, found)), len(found)))
+                line.append(number(median(found), sum(map(math.isfinite, found)), len(found)) if found else "")
             lines.append(line)
         print_table(title, ["", *forms], lines)
     lines = [[problem, *(chosen(cells, problem, form)[0] for form in forms)] for problem in problems]
@@ -259,8 +272,10 @@ def numerals(setting: str) -> list[str]:
 
 def main() -> None:
     """Print the tables and draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIR")
     cells: Cells = defaultdict(list)
-    for row in load(sys.argv[1]):
+    for row in load(parser.parse_args().directory):
         cells[(problem_of(row), *form_of(row))].append(row)
     problems = [name for name in PROBLEMS if any(p == name for p, _, _ in cells)]
     forms = [form for form in FORMS if any(f == form for _, f, _ in cells)]

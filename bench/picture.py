@@ -3,7 +3,7 @@
     python bench/picture.py
 
 lock.png, left: episodes on the combination lock against the horizon, until algorithms stop by themselves, or, for those
-that never do, until the policy that they would return is optimal. Right: how many of ten runs have solved the mirage
+that never do, until the policy that they would return is good. Right: how many of ten runs have solved the mirage
 lock, against the episodes. decoy.png: the value of the policy that the printed, the repaired and the self-stopping
 algorithm return on the decoy lock. It takes two minutes.
 """
@@ -18,16 +18,21 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from common import options
 
 import dmq_fast as dmq
 from dmq_fast.baselines import REGISTRY
 from dmq_fast.environments import combination_lock, decoy_lock, mirage_lock
 from dmq_fast.learners.named import LEARNERS
+from dmq_fast.results.appraisal import uniform_value
+from dmq_fast.results.score import solves
 
 BLUE, ORANGE, GREEN, PURPLE, BROWN, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#666666"
 FIGURES = Path(__file__).parent / "figures"
 LEGEND: dict[str, Any] = dict(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
 GOOD = 0.95
+"""Score from which a policy is good."""
+
 BUDGET = 10_000
 
 Parameters = dict[str, Any]
@@ -59,14 +64,19 @@ def episodes(algorithm: str, parameters: Parameters, env: dmq.environments.Finit
     """Return the episodes until the algorithm stops with a good policy, or, if told, until its policy is good."""
     if algorithm in LEARNERS:
         result = LEARNERS[algorithm](env, rng=seed, **parameters).learn()
-        return result.n_trajectories if env.value(result.policy) >= GOOD * env.optimal_value else np.inf
+        return result.n_trajectories if is_good(env, env.value(result.policy)) else np.inf
     learner = REGISTRY[algorithm](env, n_episodes=BUDGET, checkpoints=200, rng=seed, **parameters)
     found = learner.learn()
     if not told:
-        assert found.counts["stopped_after"] and found.value >= GOOD * env.optimal_value
+        assert found.counts["stopped_after"] and is_good(env, found.value)
         return found.counts["stopped_after"]
-    good = found.curve.episodes[found.curve.value >= GOOD * env.optimal_value]
-    return good[0] if good.size else np.inf
+    at = zip(found.curve.episodes.tolist(), found.curve.value.tolist(), strict=True)
+    return next((n for n, value in at if is_good(env, value)), np.inf)
+
+
+def is_good(env: dmq.environments.FiniteMDP, value: float) -> bool:
+    """Return whether a policy of this value has a score of 95 %."""
+    return solves(value, uniform_value(env), env.optimal_value, GOOD)
 
 
 def draw_lock(axes: plt.Axes) -> None:
@@ -143,6 +153,7 @@ def draw_decoy(axes: plt.Axes) -> None:
 
 def main() -> None:
     """Draw both pictures."""
+    options(__doc__)
     logging.getLogger("dmq_fast").setLevel(logging.ERROR)  # each run of the printed algorithm warns of its failure
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 4.1), layout="constrained")
