@@ -137,11 +137,11 @@ class RewardModel:
 
     @property
     def limits(self) -> Floats | None:
-        """The bounds with room for rounding, (H, 2); None where they are unknown, or noise may be in what was earned."""
+        """The bounds with room for rounding, (H, 2); None where unknown, or where noise may be in what was earned."""
         if self.bounds is None or self.noise is not None:
             return None
         slack = SLACK * max(1.0, self.width)
-        limits: Floats = self.bounds + [-slack, slack]
+        limits: Floats = self.bounds + np.array([-slack, slack])
         return limits
 
     def outside(self, to_go: Floats, level: int) -> NDArray[np.intp]:

@@ -67,9 +67,17 @@ def everything():
     return FiniteMDP(P, R, [np.eye(4)] * 4, [0.5, 0.25, 0.25, 0.0], [0.0, 0.25, 0.0, 0.0])
 
 
+def signed():
+    """The same with rewards of both signs and any size, but for Bernoulli's."""
+    env = everything()
+    R = [20.0 * rewards - 3.0 * (cap == 0.0) for rewards, cap in zip(env.R, env.caps, strict=True)]
+    return FiniteMDP(env.P, R, env.features, env.start, 20.0 * env.caps)
+
+
 ENVIRONMENTS = {
     "deep sea": lambda: deep_sea(6, stochastic=True),
     "everything": everything,
+    "signed": signed,
 }
 
 
@@ -172,6 +180,9 @@ def test_exact_moments_of_random_mdps(seed):
     rng = np.random.default_rng(seed)
     kind = str(rng.choice(["one-hot", "dense", "sparse"]))
     env = random_mdp(rng, 4, 5, 3, 8, kind, caps=True)
+    if seed % 2:
+        R = [rewards - (cap == 0.0) * rng.random(rewards.shape) for rewards, cap in zip(env.R, env.caps, strict=True)]
+        env = FiniteMDP(env.P, R, env.features, env.start, env.caps)
     policy, n = random_policy(rng, env), 7
     moments = ExactSampler(env).collect(policy, n, stream=Stream(0), levels=range(4), returns_from=range(4))
     for h, rates in enumerate(env.occupancy(policy)):
@@ -496,3 +507,17 @@ def test_dmq_takes_the_largest_number(variant, tmp_path):
     assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
     result.save(tmp_path / "result.npz")
     assert dmq.load(tmp_path / "result.npz").n_trajectories == result.n_trajectories > 2**64
+
+
+def test_values_of_both_signs():
+    """Moments hold no signs, so a flow sampler draws trajectories; expectations have none to draw."""
+    env = signed()
+    policy, stream = half_greedy(env), Stream(3)
+    assert env.value_range[0, 0] < 0.0 < env.value_range[0, 1]
+    for make in DRAWN.values():
+        found = make(env).evaluate(policy, 20_000, stream=stream)
+        assert abs(found.value - env.value(policy)) < 4 * found.standard_error
+    flow, rollout = (kind(env).evaluate(policy, 500, stream=stream) for kind in (FlowSampler, RolloutSampler))
+    assert flow == rollout
+    with pytest.raises(TypeError, match="gives moments only, which hold no signs of returns"):
+        ExactSampler(env).evaluate(policy, 5, stream=stream)

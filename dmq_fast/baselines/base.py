@@ -91,7 +91,8 @@ class PythonLearner(ABC):
     ----------
     episode : Episode
         The environment, one episode at a time: ``features()`` of the present state, ``act(scores)``, ``step(action)``
-        which returns the reward in units of the range (see `Baseline`), and ``draws(n)``, uniforms of the learner's own.
+        which returns the reward in units of the range (see `Baseline`), and ``draws(n)``, uniforms of the learner's
+        own.
 
     Attributes
     ----------

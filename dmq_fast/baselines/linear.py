@@ -187,8 +187,8 @@ class LSVIUCB(LeastSquares):
     ----------
     env : FiniteMDP or CompiledEnv
     beta : float, default 0.1
-        >= 0. With values of at most 1, as in units of the range, the theorem's is c K d sqrt(log(2 K d T / p)), which is
-        far too cautious in practice: tune it. It multiplies how far targets scatter; noise s, in units of the range,
+        >= 0. With values of at most 1, as in units of the range, the theorem's is c K d sqrt(log(2 K d T / p)), which
+        is far too cautious in practice: tune it. It multiplies how far targets scatter; noise s, in units of the range,
         makes it beta (1 + s).
     ridge : float, default 1.0
         > 0, the paper's lambda.

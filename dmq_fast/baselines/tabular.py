@@ -197,9 +197,9 @@ class BPIUCBVI(Model):
     -----
     Where the run has stopped, ``counts["stopped_after"]`` is the number of its episodes. Else that is None, there is a
     warning, and the status is "max_trajectories" if all `n_episodes` were played. ``counts["gap"]`` is the last
-    min(1, U) - L of the start, in the environment's own rewards. If there are several first states, the gap is its mean over those seen, plus a bonus for
-    the error of the mean: the draw of the start counts as a step. An episode costs O(K S + E), S states of all levels,
-    E distinct transitions seen.
+    min(1, U) - L of the start, in the environment's own rewards. If there are several first states, the gap is its
+    mean over those seen, plus a bonus for the error of the mean: the draw of the start counts as a step. An episode
+    costs O(K S + E), S states of all levels, E distinct transitions seen.
 
     Menard, Domingues, Jonsson, Kaufmann, Leurent and Valko (2021). Fast active learning for pure exploration in
     reinforcement learning. ICML. There, rewards are known, U and L have a further term mean(U - L) / H, and the rule

@@ -18,14 +18,14 @@ cdef class Episode(Simulator):
     # States by level, for environments whose state begins with a number of the level's states; else None.
     cdef readonly tuple n_states
     cdef readonly Stream stream
-    # Position of the episode: its number and level; the reward of the last `move`, in units where `converts`, and the sum
-    # of the environment's own so far.
+    # Position of the episode: its number and level; the reward of the last `move`, in units where `converts`, and the
+    # sum of the environment's own so far.
     cdef uint64_t number
     cdef Py_ssize_t level
     cdef double reward
     cdef readonly double earned
     # The model of the rewards or None, the least value and the size of a unit, the level whose step ended the episode;
-    # (H, 2) least and largest return to go from each level, NULL if they are not checked, and what each level paid, (H,).
+    # (H, 2) least and largest return to go from each level, NULL if they are not checked, and what each level paid.
     cdef object declared
     cdef bint converts
     cdef double low

@@ -11,8 +11,8 @@ phi = scale (base_h(s) + noise):
   rotation leaves this noise as it is, so a rotated observation needs rotated rows only. Observations of norm above 1
   are then projected onto the unit ball.
 
-Where observations have no noise, an episode is over in a state whose row is 0, if so are the rows of all states that may
-follow it, and nothing is paid any more.
+Where observations have no noise, an episode is over in a state whose row is 0, if so are the rows of all states that
+may follow it, and nothing is paid any more.
 
 Nothing here depends on the machine: square roots and divisions are rounded correctly, and sums have a fixed order.
 """

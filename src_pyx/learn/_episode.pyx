@@ -45,9 +45,9 @@ cdef class Episode(Simulator):
         Gives the key: episode e reads chunk 0 of call e for reset and steps, chunk 1 for the features and chunk 2 for
         the learner's own draws.
     rewards : RewardModel, optional
-        Rewards are then in units of its range, r' = (r - [the episode ends] low) / width, and ValueError is raised, with
-        its `refusal`, for an episode whose returns to go leave its `limits`. An episode ends where `ended` says so, or
-        at the last level. Default: rewards are the environment's own, and unchecked.
+        Rewards are then in units of its range, r' = (r - [the episode ends] low) / width, and ValueError is raised,
+        with its `refusal`, for an episode whose returns to go leave its `limits`. An episode ends where `ended` says
+        so, or at the last level. Default: rewards are the environment's own, and unchecked.
 
     Attributes
     ----------
