@@ -15,6 +15,7 @@ ROOMS = [
     "kernels",
     "sklearn",
     "features",
+    "rewards",
     "environments",
     "rules",
     "policy",
