@@ -10,6 +10,7 @@ from scipy.stats import beta
 from dmq_fast import Policy
 from dmq_fast import environments as E
 from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast.rewards import RewardModel
 from dmq_fast.samplers import as_sampler
 from dmq_fast.self_stopping import SelfStoppingRun
 from dmq_fast.stopping.aim import Aim
@@ -47,12 +48,14 @@ def uniformly(rng, n_actions):
 # H: deterministic systems.
 
 
-def deterministic_table(rng, horizon=4, n_states=4, n_actions=3):
-    """Return a deterministic MDP with one start state and one-hot features; few pairs pay."""
+def deterministic_table(rng, horizon=4, n_states=4, n_actions=3, signed=False):
+    """Return a deterministic MDP with one start state and one-hot features; few pairs pay, or most pay or cost."""
     P, R, features = [], [], []
     for h in range(horizon):
         n = 1 if h == 0 else n_states
         R.append(rng.random((n, n_actions)) * (rng.random((n, n_actions)) < 0.3) / horizon)
+        if signed:
+            R[-1] = 5.0 * R[-1] - 3.0 * rng.random((n, n_actions))
         features.append(np.eye(n_states)[:n])
         if h + 1 < horizon:
             P.append(np.eye(n_states)[rng.integers(n_states, size=(n, n_actions))])
@@ -64,25 +67,29 @@ def left_by_steps(n):
     return (1 + RIDGE) ** -n
 
 
+@pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("floor", [0.0, EPSILON, 1.0])
-def test_tables_of_deterministic_systems_enclose_the_optimal_value(floor):
+def test_tables_of_deterministic_systems_enclose_the_optimal_value(floor, signed):
     """Even where pairs that were tried hide nothing: floor 1 leaves the chance 1 of those that were not."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        env = deterministic_table(rng)
+        env = deterministic_table(rng, signed=signed)
+        units, lost = RewardModel.of(env), 2 * RIDGE * env.horizon
         planner = OptimisticPlanner(env.horizon, env.n_actions, env.dimension, RIDGE, STRICT)
+        planner.set_rewards(units.low, units.width, units.tops)
         for _ in range(rng.integers(1, 60)):
             planner.add(*play(env, rng, uniformly(rng, env.n_actions)))
         gap, _ = planner.plan(floor)
         for h in range(env.horizon):
-            optimal = env.optimal_v[h][planner.rows(h).argmax(axis=1)]
+            optimal = (env.optimal_v[h][planner.rows(h).argmax(axis=1)] - units.low) / units.width
             _, _, plain, hopeful = planner.table(h)
             assert (plain <= optimal + 1e-12).all()
-            assert (hopeful >= left_by_steps(env.horizon - h) * optimal - 1e-12).all()
+            assert (hopeful >= optimal - lost - 1e-12).all()
+            assert signed or (hopeful >= left_by_steps(env.horizon - h) * optimal - 1e-12).all()
         _, _, plain, _ = planner.table(0)
         value = env.value(Policy.greedy(planner.theta))
-        assert value >= plain[0] - 1e-12
-        assert env.optimal_value - value <= gap + (1 - left_by_steps(env.horizon)) * env.optimal_value + 1e-12
+        assert value >= units.value(plain[0]) - 1e-12 * units.width
+        assert env.optimal_value - value <= units.difference(gap + lost + 1e-12)
 
 
 @pytest.mark.parametrize("impatience", [0.0, 1e-3])
