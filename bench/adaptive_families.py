@@ -1221,6 +1221,35 @@ FROZEN: dict[str, Callable[[int], Any]] = {
     "unlucky-16": lambda s: unlucky(s, 16, 0.78, 0.6),
     "wander": lambda s: wander(s, 0.6, 0.8, 0.42),
 }
+
+
+def eleven_arms() -> E.FiniteMDP:
+    """One state, and eleven arms that pay 0, .1, ..., 1."""
+    return E.FiniteMDP(P=[], R=[np.arange(11)[None] / 10], features=[np.ones((1, 1))], value_range=(0.0, 1.0))
+
+
+def noisy(make: Callable[[int], E.FiniteMDP], sigma: float, last: bool = False) -> Callable[[int], Any]:
+    """Return a maker of the same tables with noise on every reward, or on those of the last level."""
+    return lambda seed: E.with_noise(make(seed), sigma, last)
+
+
+# Normal noise on rewards. Those of the second half take minutes a run.
+NOISY: dict[str, Callable[[int], Any]] = {
+    "arms, .1": noisy(lambda s: eleven_arms(), 0.1),
+    "arms, .3": noisy(lambda s: eleven_arms(), 0.3),
+    "arms, 1": noisy(lambda s: eleven_arms(), 1.0),
+    "lock-5, .1": noisy(lambda s: E.combination_lock(5, 4, rng=s), 0.1),
+    "lock-20, .1": noisy(lambda s: E.combination_lock(20, 4, rng=s), 0.1),
+    "chain-10, .1": noisy(lambda s: E.chain(10, rng=s), 0.1),
+    "river-swim, .1": noisy(lambda s: E.river_swim(6, 20), 0.1),
+    "deep-sea-10, .1": noisy(lambda s: E.deep_sea(10, rng=s), 0.1),
+    "lock-5, 1 at the end": noisy(lambda s: E.combination_lock(5, 4, rng=s), 1.0, last=True),
+    "deep-sea-10, 1 at the end": noisy(lambda s: E.deep_sea(10, rng=s), 1.0, last=True),
+    "lock-5, 1": noisy(lambda s: E.combination_lock(5, 4, rng=s), 1.0),
+    "chain-10, 1 at the end": noisy(lambda s: E.chain(10, rng=s), 1.0, last=True),
+    "arms, 3": noisy(lambda s: eleven_arms(), 3.0),
+    "arms, 10": noisy(lambda s: eleven_arms(), 10.0),
+}
 GROUPS = {
     "shipped": SHIPPED,
     "attacks": ATTACKS,
@@ -1229,5 +1258,6 @@ GROUPS = {
     "later": LATER,
     "pressed": PRESSED,
     "frozen": FROZEN,
+    "noisy": NOISY,
 }
 FAMILIES = {name: make for group in GROUPS.values() for name, make in group.items()}
