@@ -211,7 +211,7 @@ def slow_dmq(env, seed, *, directory, seconds=0.02, n_samples=20):
 def without_tables(horizon, rng):
     """An environment whose values have to be estimated."""
 
-    return Thin(RolloutSampler(chain(horizon, rng=rng)))
+    return Thin(RolloutSampler(chain(horizon, rng=rng))).declaring((0, 1), None)
 
 
 def unlucky(horizon, rng):
