@@ -17,8 +17,7 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast import cli
 from dmq_fast._support.threads import BLAS_THREADS
-from dmq_fast.cli.options import key_value
-from dmq_fast.cli.run import as_options
+from dmq_fast.cli.options import as_options, key_value
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.learners.named import decisions_of, resources_of
 
@@ -688,7 +687,7 @@ def test_check_lists_what_is_wrong_and_runs_nothing(run, mine, tmp_path):
 def test_the_table_says_that_a_value_is_estimated(run, mine):
     _, out, _ = run("run", "--env-file", f"{mine}:Coin", "--evaluate", 50, "--n-samples", 200)
     assert re.search(r"value \(estimate\) +0\.\d+ \+- 0\.\d+, mean and standard error of 50 fresh trajectories\n", out)
-    assert re.search(r"\nuniform play +0\.\d+\n", out)
+    assert re.search(r"\nuniform play +0\.\d+, mean of 50 fresh trajectories\n", out)
 
 
 def test_no_estimate_where_none_is_wanted(run, mine):

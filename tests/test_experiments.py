@@ -340,6 +340,20 @@ def test_each_learner_has_its_own_parameters():
     assert spec.cells[0].id == "00d124724a75ea8a300c"  # that of 0.2.0, where it was "dmq" with an epsilon
 
 
+def test_a_sweep_declares_ranges_as_texts(tmp_path):
+    """A list is a grid; a text is one range."""
+    spec = {
+        "environments": [{"name": "deep-sea", "size": 4}],
+        "algorithms": [{"name": "self-stopping", "epsilon": "10%", "value_range": ["-1,1", "seen"]}],
+    }
+    experiments.sweep(spec, tmp_path, workers=0)
+    found = {row["algorithm_parameters"]["value_range"]: row for row in experiments.load(tmp_path)}
+    ranges = {text: row["details"]["stopping"]["rewards"] for text, row in found.items()}
+    assert ranges["-1,1"]["value_range"] == [-1.0, 1.0] and not ranges["seen"]["declared"]
+    with pytest.raises(experiments.SpecError, match=r"value_range: expected the least and the largest sum"):
+        experiments.read(spec | {"algorithms": [{"name": "dmq", "value_range": "-1"}]}).check()
+
+
 def test_some_baseline_learns_and_another_does_not(tmp_path):
     """So that the numbers of the test above are not all None."""
     experiments.sweep(

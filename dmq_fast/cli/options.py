@@ -26,6 +26,7 @@ __all__ = [
     "HelpFormatter",
     "ShowVersion",
     "add_resources",
+    "as_options",
     "command_parser",
     "environment_parser",
     "learner_options",
@@ -245,6 +246,16 @@ def learner_options(learner: str) -> argparse.ArgumentParser:
             "--certificate", action="store_true", help="compare the run with the lemmas of the paper, one by one"
         )
     return parser
+
+
+def as_options(message: str) -> str:
+    """Return a message that names arguments of Python with the options in their place.
+
+    >>> as_options("such as value_range=(-20, 0), or noise=, the standard deviation")
+    'such as --value-range -20 0, or --noise, the standard deviation'
+    """
+    message = re.sub(r"value_range ?= ?\(([^,()]+), ([^,()]+)\)", r"--value-range \1 \2", message)
+    return re.sub(r"\bnoise=", "--noise", message)
 
 
 def add_make(group: argparse._ArgumentGroup, help_text: str) -> None:

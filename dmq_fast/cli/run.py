@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from dmq_fast.cli.options import (
     EVALUATION,
     EXAMPLES,
     add_resources,
+    as_options,
     command_parser,
     environment_parser,
     learner_options,
@@ -306,16 +306,6 @@ def refuses_rewards(error: BaseException) -> bool:
     *_, last = traceback.extract_tb(error.__traceback__)
     ours = last.filename.startswith(str(Path(__file__).parents[1])) or last.filename.endswith(".pyx")
     return isinstance(error, ValueError) and ours and any(word in str(error) for word in ("value_range", "reward"))
-
-
-def as_options(message: str) -> str:
-    """Return a message that names arguments of Python with the options in their place.
-
-    >>> as_options("such as value_range=(-20, 0), or noise=, the standard deviation")
-    'such as --value-range -20 0, or --noise, the standard deviation'
-    """
-    message = re.sub(r"value_range ?= ?\(([^,()]+), ([^,()]+)\)", r"--value-range \1 \2", message)
-    return re.sub(r"\bnoise=", "--noise", message)
 
 
 @output_apart()

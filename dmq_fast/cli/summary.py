@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast.cli.options import as_options
 from dmq_fast.cli.subject import Subject
 
 if TYPE_CHECKING:
@@ -72,5 +73,6 @@ def summary_table(summary: dict[str, Any]) -> str:
     from dmq_fast.results.summary import summary_rows
     from dmq_fast.theory import certificate_table
 
-    text = "\n".join(f"{label:<22}{text}" for label, text in summary_rows(summary))
+    rows = ((label, as_options(text) if label == "warning" else text) for label, text in summary_rows(summary))
+    text = "\n".join(f"{label:<22}{text}" for label, text in rows)
     return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text

@@ -120,6 +120,14 @@ def share_or_points(text: str) -> float | str:
         raise ValueError(f"expected a number of points, or a share such as 5%, got {text!r}") from None
 
 
+def range_as_given(text: str) -> Any:
+    """Return the range that a text describes; errors name the argument."""
+    try:
+        return read_text("value_range", text)
+    except ValueError as error:
+        raise ValueError(f"value_range: {error}") from error
+
+
 def range_of(text: str) -> tuple[float, ...] | list[tuple[float, ...]]:
     """Return the pair of numbers that a text holds, or several with / between them."""
     try:
@@ -137,6 +145,8 @@ def range_of(text: str) -> tuple[float, ...] | list[tuple[float, ...]]:
 def named_learner(name: str, env: Environment, given: Mapping[str, Any]) -> DMQ | SelfStopping:
     """Return the learner of a name with these arguments: those of `decisions_of`, and `rng`. None is a default."""
     chosen = {key: value for key, value in given.items() if value is not None}
+    if isinstance(spelled := chosen.get("value_range"), str):  # as a sweep gives it, where lists are grids
+        chosen["value_range"] = range_as_given(spelled)
     if name == "self-stopping":
         return SelfStopping(env, **chosen)
     env = named_sampler(env, **{key: chosen.pop(key) for key in ("sampler", "arithmetic") if key in chosen})

@@ -123,7 +123,9 @@ def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "value / optimum", f"{value:.6g} / {best:.6g}{scored}"
     if uniform is not None:
         nothing = shown is None and value is not None and best is not None
-        yield "uniform play", f"{uniform:.6g}{', and no policy is better' if nothing else ''}"
+        n = summary.get("uniform_value_trajectories")
+        text = f"{uniform:.6g}" if n is None else f"{uniform:.6g}, mean of {n:,} fresh trajectories"
+        yield "uniform play", f"{text}, and no policy is better" if nothing else text
 
 
 def plus_minus(error: float | None) -> str:
