@@ -83,3 +83,16 @@ def test_cells_of_a_sweep_keep_their_names():
     lock = {"name": "lock", "horizon": 2, "n_actions": 2}
     cells = experiments.read({"environments": [lock], "algorithms": algorithms}).cells
     assert [cell.id for cell in cells] == ["43b16b4681fd08138209", "65a4442df233b33554fe", "61d1adce05ae43a571c0"]
+
+
+def test_a_summary_in_original_units_is_shown_and_has_a_page(run, tmp_path):
+    """It has values in [0, 1], those of the rewards before they were shifted and scaled, and no uniform play."""
+    assert run("run", "chain", "--horizon", 4, "--n-samples", 5, "--out", tmp_path)[0] == 0
+    summary = json.loads((tmp_path / "run.json").read_text())
+    for name in ("uniform_value", "uniform_value_trajectories", "score", "rewards"):
+        del summary[name]
+    summary |= {"original_value": 2.0, "original_value_standard_error": None, "original_optimal_value": 2.1}
+    (tmp_path / "run.json").write_text(json.dumps(summary))
+    code, out, _ = run("resume", tmp_path)
+    assert code == 0 and "value / optimum" in out and "score" not in out and "uniform" not in out
+    assert run("report", tmp_path)[0] == 0

@@ -173,7 +173,8 @@ class Curve(NamedTuple):
     standard_error : numpy.ndarray, shape (m,)
         0 where the value is exact.
     reward : numpy.ndarray, shape (m,)
-        Sum of the returns of all episodes so far; the regret is ``episodes * optimal_value - reward``.
+        Sum of the returns of all episodes so far, as they were drawn; the regret is ``episodes * optimal_value -
+        reward``, which may fall by luck.
     """
 
     episodes: NDArray[np.int64]

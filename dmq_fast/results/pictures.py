@@ -286,18 +286,21 @@ def learning_curve(
     value: NDArray[np.float64],
     standard_error: NDArray[np.float64],
     optimum: float | None = None,
+    uniform: float | None = None,
     *,
     width: float = WIDTH,
     height: float = 2.1,
 ) -> Figure:
     """Draw the value of a policy against the episodes that it was learned from, with two standard errors.
 
+    The ordinate is in points. With uniform play in sight, a picture in other units is the same but for its numbers.
+
     Parameters
     ----------
     episodes, value, standard_error : numpy.ndarray, shape (m,)
         Of the checkpoints; see `Curve`.
-    optimum : float, optional
-        Value of the best policy.
+    optimum, uniform : float, optional
+        Values of the best policy and of uniform play.
     """
     with canvas(width, height) as figure:
         axes = figure.subplots()
@@ -306,10 +309,10 @@ def learning_curve(
         )
         axes.plot(episodes, value, color=BLUE, linewidth=1.0, marker="o", markersize=2)
         axes.set(xscale="log", xlabel="episodes", ylabel="value of the policy")
-        axes.set_ylim(bottom=min(0.0, float(value.min())))
-        if optimum is not None:
-            axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
-            name_level(axes, "$V^*$", optimum, MUTED)
+        for name, level in (("$V^*$", optimum), ("uniform", uniform)):
+            if level is not None:
+                axes.axhline(level, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
+                name_level(axes, name, level, MUTED)
     return figure
 
 

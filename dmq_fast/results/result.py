@@ -117,7 +117,7 @@ class Result:
             the value of every call of a run with the option ``oracle="value"``. Of a `BaselineResult` also "curve", the
             value at the checkpoints. By default the first that can be drawn of the run.
         mdp : FiniteMDP, optional
-            The environment, for "visits"; a "curve" shows its optimum.
+            The environment, for "visits"; a "curve" shows its optimum and uniform play.
         width : float, default 3.3
             Width in inches.
 
@@ -410,8 +410,10 @@ class BaselineResult(Result):
 
     def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
         """Draw the learning curve."""
-        optimum = None if mdp is None else float(mdp.optimal_value)
-        return pictures.learning_curve(*self.curve[:3], optimum, width=width)
+        best, uniform = None, None
+        if mdp is not None:
+            best, uniform = float(mdp.optimal_value), float(mdp.value(Policy.uniform(mdp.horizon)))
+        return pictures.learning_curve(*self.curve[:3], best, uniform, width=width)
 
     def in_short(self) -> str:
         """Return the value of the policy."""
