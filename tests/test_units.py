@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import showing
 
-from dmq_fast import DMQ, Stream, environments, experiments
+from dmq_fast import DMQ, Stream, compare, environments, experiments
+from dmq_fast.baselines import REGISTRY
 from dmq_fast.covers.options import noisy_samples
 from dmq_fast.environments.noisy import affine, with_noise
 from dmq_fast.experiments.report.metrics import QUANTITIES
@@ -98,3 +99,21 @@ def test_noise_changes_no_exact_value_and_multiplies_samples():
         assert worth["value_standard_error"] is None and worth["score"] is not None
     unknown = RewardModel(noise=3.0)
     assert noisy_samples(10, unknown, 4) == 10 == noisy_samples(10, RewardModel.of(quiet), 4)
+
+
+def test_a_curve_is_the_same_but_for_its_numbers():
+    pytest.importorskip("matplotlib")
+    drawn = []
+    for env in (own(5), own(5, other=True)):
+        result = REGISTRY["ucb-q"](env, n_episodes=100, c=0.01, rng=0).learn()
+        (axes,) = result.plot("curve", mdp=env).axes
+        drawn.append([np.asarray(line.get_ydata()) for line in axes.lines] + [np.array(axes.get_ylim())])
+    assert len(drawn[0]) == 4  # values, optimum, uniform play, and the ends of the axis
+    for mine, image in zip(*drawn, strict=True):
+        np.testing.assert_allclose(image, SCALE * mine + SHIFT, atol=1e-9)
+
+
+def test_comparisons_have_scores():
+    for env in (own(4), own(4, other=True)):
+        found = compare({"a": DMQ(env, n_samples=10, rng=0).learn()}, env).columns
+        assert (found["value"], found["loss"], found["score"]) == ([pytest.approx(env.optimal_value)], [0.0], [1.0])
