@@ -521,7 +521,7 @@ def finite_mdp(rng: Generator) -> None:
     # Each once: to break a broken array further, SciPy would have to read it here.
     for name in rng.permutation(list(given))[: int(pick(rng, (0, 1, 1, 1, 2)))].tolist():
         given[name] = broken(rng, given[name])
-    for name in ("reward_shift", "reward_scale", "parameters"):
+    for name in ("value_range", "parameters"):
         if rng.random() < 0.03:
             given[name] = pick(rng, JUNK)
     with only(TypeError, ValueError):
