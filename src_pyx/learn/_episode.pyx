@@ -69,10 +69,10 @@ cdef class Episode(Simulator):
     ):
         self.allocate(handle, feature_map, 1)
         self.stream = stream
+        self._limits = limits_of(rewards, self.horizon)
         self.declared = rewards
         self.converts = rewards is not None
         self.low, self.unit = (rewards.low, rewards.width) if self.converts else (0.0, 1.0)
-        self._limits = limits_of(rewards, self.horizon)
         if self._limits is not None:
             self.limits = entries(self._limits)
         self.paid = <double*> self.zeros(self.horizon, sizeof(double))

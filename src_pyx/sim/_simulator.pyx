@@ -21,6 +21,8 @@ cdef Py_ssize_t not_finite(const double* r, Py_ssize_t n) noexcept nogil:
 
 cdef object limits_of(rewards, Py_ssize_t horizon):
     # With rounding; None where nothing is checked.
+    if rewards is not None and not hasattr(rewards, "refusal"):
+        raise TypeError(f"rewards: expected a RewardModel or None, got {type(rewards).__name__}")
     limits = None if rewards is None else rewards.limits
     return None if limits is None else as_floats("rewards", limits, (horizon, 2))
 
