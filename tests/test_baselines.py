@@ -151,10 +151,11 @@ def test_episodes_refuse_maps_that_do_not_fit():
         Episode(block_mdp(chain(3, 2)).handle, mountain_car(4).features, Stream(0))
     with pytest.raises(TypeError):
         Episode(None, None, Stream(0))
-    handle, short = block_mdp(chain(3, 2)).handle, RewardModel(np.array([[0.0, 1.0]]))
+    start = functools.partial(Episode, block_mdp(chain(3, 2)).handle, None, Stream(0))
+    short = RewardModel(np.array([[0.0, 1.0]]))
     refused([
-        (lambda: Episode(handle, None, Stream(0), (0, 1)), TypeError, "rewards: expected a RewardModel or None, got tup"),
-        (lambda: Episode(handle, None, Stream(0), short), ValueError, r"rewards: expected shape \(3, 2\), got \(1, 2\)"),
+        (lambda: start((0, 1)), TypeError, "rewards: expected a RewardModel or None, got tuple"),
+        (lambda: start(short), ValueError, r"rewards: expected shape \(3, 2\), got \(1, 2\)"),
     ])  # fmt: skip
     assert isinstance(episode_of(chain(3, 2)).handle, EnvironmentHandle)
 
