@@ -1,4 +1,4 @@
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,20 +7,12 @@ from typing_extensions import disjoint_base
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._features import FeatureMap
 from dmq_fast.kernels._philox import Stream
-
-class Rewards(Protocol):
-    @property
-    def low(self) -> float: ...
-    @property
-    def width(self) -> float: ...
-    @property
-    def limits(self) -> NDArray[np.float64] | None: ...
-    def refusal(self, to_go: float, level: int) -> str: ...
+from dmq_fast.rewards import RewardModel
 
 @disjoint_base
 class Episode:
     def __new__(
-        cls, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream, rewards: Rewards | None = None
+        cls, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream, rewards: RewardModel | None = None
     ) -> Self: ...
     @property
     def earned(self) -> float: ...

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,19 +10,15 @@ from dmq_fast.kernels._features import FeatureMap
 from dmq_fast.kernels._philox import Stream
 from dmq_fast.kernels._rows import LevelRows
 from dmq_fast.kernels._rules import Rule
-
-class Rewards(Protocol):
-    @property
-    def limits(self) -> NDArray[np.float64] | None: ...
-    def refusal(self, to_go: float, level: int) -> str: ...
+from dmq_fast.rewards import RewardModel
 
 @disjoint_base
 class CompiledModel:
     def __new__(
-        cls, handle: EnvironmentHandle, feature_map: FeatureMap | None = None, rewards: Rewards | None = None
+        cls, handle: EnvironmentHandle, feature_map: FeatureMap | None = None, rewards: RewardModel | None = None
     ) -> Self: ...
     @property
-    def rewards(self) -> Rewards | None: ...
+    def rewards(self) -> RewardModel | None: ...
     @property
     def handle(self) -> EnvironmentHandle: ...
     @property
