@@ -191,6 +191,14 @@ class NoisyMDP:
         Standard deviation of the noise; None without noise.
     name : str
     parameters : dict
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = with_noise(dmq.environments.chain(horizon=5), sigma=0.1)
+    >>> states = env.reset(3, np.random.default_rng(0))
+    >>> states, env.step(0, states, np.array([0, 0, 1]), np.random.default_rng(0))[1].round(2)
+    (array([0, 0, 0]), array([ 0.18,  0.14, -0.02]))
     """
 
     def __init__(
