@@ -259,7 +259,7 @@ NO_ANSWERS = [
     (STOPPING, journal.EPISODES, lambda i: (i[0], -1, *i[2:]), lambda f: f, "expected numbers of feature rows >= 0"),
     (STOPPING, journal.EPISODES, lambda i: (i[0], 2**60, *i[2:]), lambda f: f, "expected 3 rewards and"),
     (STOPPING, journal.EPISODES, lambda i: i, lambda f: f[1:], "expected 3 rewards and"),
-    (STOPPING, journal.EPISODES, lambda i: i, lambda f: [2.0, *f[1:]], "rewards: expected numbers >= 0"),
+    (STOPPING, journal.EPISODES, lambda i: i, lambda f: [math.inf, *f[1:]], "rewards: expected"),
 ]
 
 
