@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_refused():
         ([sp.csr_array([[1.0, 0.0]] * 3 + [[0.0, 0.0]])], ValueError, f"row 3: {sums}"),
         ([first, np.zeros((2, 2, 2))], ValueError, "rewards that depend on the next state need a dense P"),
         ([first, sp.csr_array((2, 2))], TypeError, "R: level 0: expected a dense array"),
-        ([last, np.full((2, 2), 1e100)], ValueError, r"R: .* between -1e\+100 and 1e\+100 on every path, got 2e\+100"),
+        ([last, np.full((2, 2), 2e100)], ValueError, r"R: .* between -1e\+100 and 1e\+100 on every path, got 2e\+100"),
     ]
     refused([(partial(of_transitions, *given), error, text) for given, error, text in transitions])
 
