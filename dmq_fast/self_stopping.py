@@ -146,7 +146,7 @@ class SelfStoppingRun:
     def pursue(self, aim: Aim) -> None:
         """Have this aim from now on: the same in other units, or with another epsilon."""
         self.aim = self.bootstrap.aim = aim
-        self.p_min = self.floor = aim.p_min / 2**self.contradictions
+        self.p_min = self.floor = math.ldexp(aim.p_min, -self.contradictions)
 
     def follow_returns(self) -> None:
         """Widen the range of values if episodes left it."""
@@ -394,8 +394,9 @@ class SelfStoppingRun:
             chosen = self.candidate if self.status == CONTRADICTION else self.newest()
         size, mean = (len(chosen), chosen.mean_return()[0]) if passed else (0, math.nan)
         if points.noise is None:
-            low, high = map(points.value, interval(mean, size, self.aim.delta))
-            low, high = max(low, float(points.bounds[0, 0])), min(high, float(points.bounds[0, 1]))
+            assert points.bounds is not None
+            limits = map(points.value, interval(mean, size, self.aim.delta))
+            low, high = np.clip(list(limits), *points.bounds[0]).tolist()
         else:
             low, high = mean_interval(planner.paid(chosen.episodes[:size]).sum(axis=1), self.aim.delta)
         return Outcome(

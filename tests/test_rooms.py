@@ -16,6 +16,7 @@ ROOMS = [
     "sklearn",
     "features",
     "rewards",
+    "observing",
     "environments",
     "rules",
     "policy",

@@ -85,7 +85,7 @@ class Aim:
             If an argument is of a wrong type or out of range.
         """
         share = as_share(epsilon) if isinstance(epsilon, str) else None
-        points = share * (width or 1.0) if share is not None else as_positive("epsilon", epsilon)  # type: ignore[arg-type]
+        points = share * (width or 1.0) if share is not None else as_positive("epsilon", epsilon)
         if width is not None and points >= width:
             raise ValueError(
                 f"epsilon: expected a number in (0, {width:g}), the width of the value range, got {epsilon!r}"

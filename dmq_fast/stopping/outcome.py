@@ -165,11 +165,14 @@ class Outcome:
         """Reasons to doubt the result."""
         found = []
         if not self.rewarded:
+            # Costs may all be the same.
+            paid, *_ = self.rewards["returns_seen"] or (0.0,)
+            than, more = ("", "anything") if paid == 0.0 else (f"{paid:.6g} and ", f"anything but {paid:.6g}")
             found.append(
-                f"no episode earned anything: if any policy is worth more than epsilon = {self.epsilon:g}, its "
+                f"no episode earned {more}: if any policy is worth more than {than}epsilon = {self.epsilon:g}, its "
                 "rewards are rarer than this run looked for"
                 if self.passed
-                else "no episode earned anything so far"
+                else f"no episode earned {more} so far"
             )
         elif self.passed and self.mean_return - self.rewards["returns_seen"][0] <= self.epsilon:
             low, _ = self.rewards["returns_seen"]

@@ -72,7 +72,7 @@ class Units:
         self._records = planner.n_records
         seen = planner.returns_seen
         bounds = self.widened(seen) if self.declared.known else self.around(seen, epsilon)
-        if bounds is None or np.array_equal(bounds, self.model.bounds):
+        if bounds is None or bool((bounds == self.model.bounds).all()):
             return False
         self.widened_at = planner.n_episodes
         self.set(replace(self.model, bounds=bounds))

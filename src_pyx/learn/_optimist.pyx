@@ -659,6 +659,7 @@ cdef class OptimisticPlanner:
             record = record or earned < level.worst or earned > level.best
             level.worst, level.best = min(level.worst, earned), max(level.best, earned)
         self.n_records += record
+        # With costs, something was earned that another episode did not.
         self.rewarded = (
             self.rewarded or (self.low >= 0.0 and earned > 0.0) or self.levels[0].worst < self.levels[0].best
         )
