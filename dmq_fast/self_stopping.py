@@ -47,6 +47,9 @@ NEVER_TRIED = 1.0
 # far below the share of the span of now epsilon is set, as the span changes while a run goes on.
 UNIFORM, BELOW = 30, 0.9
 
+# The share of epsilon down to which upsides are explored on there.
+FINER = 0.05
+
 Report = Callable[[str, float], object]
 """Type of `progress`: called with the phase, one of `PURPOSES`, and the upside W - F at the start, after every plan."""
 
@@ -199,6 +202,7 @@ class SelfStoppingRun:
             if (floor := self.wanted_floor()) == self.floor:
                 break
             self.floor, self.watched = floor, None
+        self.explore_on()
         if not len(self.candidate) or self.is_known_to_lose(self.candidate):
             self.candidate = self.newest()
         self.watched = self.candidate if len(self.candidate) else None
@@ -225,6 +229,19 @@ class SelfStoppingRun:
                 self.episodes.play("explore", 1 + more, self.watched.theta, int(uppers.argmax()))
             else:
                 return
+
+    def explore_on(self) -> None:
+        """Where epsilon is a share: explore what is worth less than epsilon, for as many episodes as a test takes.
+
+        Uniform play may be so bad that any policy is within a share of the best. Whoever named no number of points gets a
+        better policy than was promised, for twice the episodes at most.
+        """
+        if self.aim.share is None:
+            return
+        size = self.duels.aim.test_size(max(1, self.duels.tests))
+        while self.upside > FINER * self.aim.epsilon and self.ledger.trajectories["explore"] < size:
+            self.episodes.play("explore", 1 + self.planner.n_episodes // self.tuning.episodes_per_plan)
+            self.plan()
 
     def wanted_floor(self) -> float:
         """Return the smallest probability of an outcome to look for: `p_min`, or less while nothing ever paid."""
