@@ -230,6 +230,12 @@ class SelfStoppingRun:
             else:
                 return
 
+    def wanted_floor(self) -> float:
+        """Return the smallest probability of an outcome to look for: `p_min`, or less while nothing ever paid."""
+        if self.planner.rewarded:
+            return self.p_min
+        return self.floor / 2 if self.floor > self.aim.epsilon else self.floor
+
     def explore_on(self) -> None:
         """Where epsilon is a share: explore what is worth less than epsilon, for as many episodes as a test takes.
 
@@ -242,12 +248,6 @@ class SelfStoppingRun:
         while self.upside > FINER * self.aim.epsilon and self.ledger.trajectories["explore"] < size:
             self.episodes.play("explore", 1 + self.planner.n_episodes // self.tuning.episodes_per_plan)
             self.plan()
-
-    def wanted_floor(self) -> float:
-        """Return the smallest probability of an outcome to look for: `p_min`, or less while nothing ever paid."""
-        if self.planner.rewarded:
-            return self.p_min
-        return self.floor / 2 if self.floor > self.aim.epsilon else self.floor
 
     # ---- 2. Noise
 

@@ -25,9 +25,6 @@ from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
 
-LARGE = 1e300
-"""Largest accepted shift and scale of rewards of Gymnasium's environments."""
-
 
 class CompiledEnv:
     """An environment in machine code, simulated by a `RolloutSampler` without holding the GIL.
