@@ -159,8 +159,8 @@ class RewardModel:
         wider = (min(known), max(known))
         return (
             f"an episode earned {to_go:.12g} from level {level} on, outside of value_range = ({low:g}, {high:g}): "
-            f"declare what can be earned from a level on, such as value_range=({wider[0]:.9g}, {wider[1]:.9g}), or noise=, "
-            "the standard deviation of rewards, if they are means plus noise"
+            f"declare what can be earned from a level on, such as value_range=({wider[0]:.9g}, {wider[1]:.9g}), or "
+            "noise=, the standard deviation of rewards, if they are means plus noise"
         )
 
     def describe(self) -> dict[str, Any]:

@@ -239,8 +239,8 @@ class SelfStoppingRun:
     def explore_on(self) -> None:
         """Where epsilon is a share: explore what is worth less than epsilon, for as many episodes as a test takes.
 
-        Uniform play may be so bad that any policy is within a share of the best. Whoever named no number of points gets a
-        better policy than was promised, for twice the episodes at most.
+        Uniform play may be so bad that any policy is within a share of the best. Whoever named no number of points gets
+        a better policy than was promised, for twice the episodes at most.
         """
         if self.aim.share is None:
             return

@@ -851,13 +851,19 @@ def test_scale_and_shift_of_rewards_change_nothing_but_the_points(name, ends, sc
     assert theirs.parameters["value_range"] == [shift, shift + scale] and "value_range" not in mine.parameters
 
 
-def test_a_gap_is_in_points():
+def test_a_gap_and_an_epsilon_are_in_points():
     P, R, features = plain_table(False)
     moved = FiniteMDP(*moved_table(P, R, False, 4.0, -8.0), features, value_range=(-8, -4))
     own = {"n_episodes": 60, "rng": 3}
-    mine, theirs = BPIUCBVI(FiniteMDP(P, R, features), **own).learn(), BPIUCBVI(moved, **own).learn()
-    assert theirs.counts["gap"] == 4.0 * mine.counts["gap"] > 0.2
-    assert theirs.warnings[0] == f"not stopped by its rule: the gap is {theirs.counts['gap']:.3g}, epsilon = 0.2"
+    mine = BPIUCBVI(FiniteMDP(P, R, features), **own).learn()
+    for epsilon in (0.2, "5%"):
+        theirs = BPIUCBVI(moved, epsilon=epsilon, **own).learn()
+        assert theirs.counts["gap"] == 4.0 * mine.counts["gap"] > 0.2
+        assert theirs.warnings[0] == f"not stopped by its rule: the gap is {theirs.counts['gap']:.3g}, epsilon = 0.2"
+    with pytest.raises(ValueError, match=r"epsilon: expected a number in \(0, 4\), the width of the range"):
+        BPIUCBVI(moved, epsilon=4.0)
+    with pytest.raises(ValueError, match="share"):
+        BPIUCBVI(moved, epsilon="4")
 
 
 def signed_walk(**changes):

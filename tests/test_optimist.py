@@ -93,7 +93,7 @@ class Twin:
         self.gap = self.upside[0].mean()
 
     def upsides(self, h):
-        F, W, every = self.F[h].max(axis=1), self.W[h], np.arange(self.n)
+        F, W = self.F[h].max(axis=1), self.W[h]
         upside = W.max(axis=1) - F
         if not self.guess or self.n_actions == 1:
             return upside

@@ -21,6 +21,7 @@ from dmq_fast.kernels import (
     UCBQLearner,
     as_positive,
 )
+from dmq_fast.stopping.aim import as_share
 from dmq_fast.table_policy import greedy_on_table
 
 __all__ = ["BPIUCBVI", "OPPO", "UCBQ", "DelayedQ"]
@@ -184,8 +185,9 @@ class BPIUCBVI(Model):
         >= 0. The theorem's is 14 H (log(3 S K H / delta) + S log(8 e (n + 1))), still more so. A pair whose reward
         comes with chance p is given up where c2 / epsilon visits earned nothing, so with chance
         (1 - p)^(c2 / epsilon): raise c2 where rewards are rare.
-    epsilon : float or None, default 0.05
-        In (0, 1), a share of the width of the range. With None the run learns from all its episodes.
+    epsilon : float, str or None, default 0.05
+        In points, > 0 and less than the width of the range; or a text such as "5%", a share of this width. With None
+        the run learns from all its episodes.
     optimism : str, default "steps"
         cap_h, also U of a pair that was never tried: "steps" counts the steps to go, H at the first level and 1 at the
         last; "flat" is 1. Both are upper bounds. With "flat" a path with one unknown pair looks as good as one with
@@ -217,7 +219,7 @@ class BPIUCBVI(Model):
         *,
         c1: float = 1.0,
         c2: float = 0.3,
-        epsilon: float | None = 0.05,
+        epsilon: float | str | None = 0.05,
         optimism: str = "steps",
         **options: Any,
     ) -> None:
@@ -225,10 +227,18 @@ class BPIUCBVI(Model):
 
     def learner(self, episode: Episode) -> BernsteinLearner:
         """Return the compiled learner."""
-        epsilon = self.own["epsilon"]
-        if epsilon is not None and as_positive("epsilon", epsilon) >= 1.0:
-            raise ValueError(f"epsilon: expected a number in (0, 1) or None, got {epsilon!r}")
-        return BernsteinLearner(episode, **self.own, noise=self.noise)
+        return BernsteinLearner(episode, **(self.own | {"epsilon": self.aim()}), noise=self.noise)
+
+    def aim(self) -> float | None:
+        """Return epsilon in units of the range."""
+        epsilon, width = self.own["epsilon"], self.rewards.width
+        if epsilon is None or isinstance(epsilon, str):
+            return None if epsilon is None else as_share(epsilon)
+        if as_positive("epsilon", epsilon) >= width:
+            raise ValueError(
+                f"epsilon: expected a number in (0, {width:g}), the width of the range, or None, got {epsilon!r}"
+            )
+        return self.rewards.in_units(epsilon)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the lower values if the run has stopped, else Q of the model itself."""
@@ -243,7 +253,7 @@ class BPIUCBVI(Model):
         """Return a warning if the run ended before it stopped by its rule."""
         if self.stopped(learner) is not False:
             return []
-        gap, epsilon = map(self.rewards.difference, (learner.gap, self.own["epsilon"]))
+        gap, epsilon = map(self.rewards.difference, (learner.gap, self.aim() or 0.0))
         return [f"not stopped by its rule: the gap is {gap:.3g}, epsilon = {epsilon:g}"]
 
     def stopped(self, learner: Any) -> bool | None:

@@ -12,7 +12,11 @@ from dmq_fast.rewards import RewardModel
 @disjoint_base
 class Episode:
     def __new__(
-        cls, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream, rewards: RewardModel | None = None
+        cls,
+        handle: EnvironmentHandle,
+        feature_map: FeatureMap | None,
+        stream: Stream,
+        rewards: RewardModel | None = None,
     ) -> Self: ...
     @property
     def earned(self) -> float: ...

@@ -108,9 +108,9 @@ cdef struct Step:
     double paid
     double reward
 
-# What is kept of a feature row: the most reward collected before (-inf where rewards are noisy), max_a F, W and Z of a plan, max_a F of a refit, the
-# greedy action of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards
-# are noisy, also the variance of max_a F, and the largest W of the other actions.
+# What is kept of a feature row: the most reward collected before (-inf where rewards are noisy), max_a F, W and Z of a
+# plan, max_a F of a refit, the greedy action of the last fit, and how many episodes would meet the row if all followed
+# these actions. Where rewards are noisy, also the variance of max_a F, and the largest W of the other actions.
 cdef struct State:
     double visits
     double before
@@ -151,8 +151,8 @@ cdef struct Level:
     Move* moves
     # (n_episodes,) the steps at this level: passes go through the episodes level by level.
     Step* steps
-    # In units: the largest value to go, and the variance of targets where rewards are noisy. In points: the least and the
-    # largest that an episode earned from here on.
+    # In units: the largest value to go, and the variance of targets where rewards are noisy. In points: the least and
+    # the largest that an episode earned from here on.
     double top
     double noise
     double worst
@@ -981,7 +981,7 @@ cdef class OptimisticPlanner:
         # Variances of r + max_b F(s', b) of the pairs of level h, given phi^T theta: of their own residuals and, as
         # `SHARED` observations, the variance of the level, in which the guess is one.
         cdef Py_ssize_t p, t
-        cdef double value, squares = self.guess * self.guess, free = 1.0
+        cdef double value, squares = self.guess * self.guess, spare = 1.0
         cdef Level* level = self.levels + h
         cdef const Move* move
         cdef Pair* pair
@@ -999,8 +999,8 @@ cdef class OptimisticPlanner:
         for p in range(level.seen.n * self.n_actions):
             pair = level.pairs + p
             squares += pair.noise
-            free += max(0.0, pair.weight * (1.0 - pair.leverage))
-        level.noise = squares / free
+            spare += max(0.0, pair.weight * (1.0 - pair.leverage))
+        level.noise = squares / spare
         for p in range(level.seen.n * self.n_actions):
             pair = level.pairs + p
             pair.noise = (SHARED * level.noise + pair.noise) / (SHARED + pair.weight)
@@ -1256,8 +1256,8 @@ cdef class OptimisticPlanner:
             Weights >= 0 of visits that no episode made, of every row and action of level 0, 1, ..., shape (sum of
             `n_rows` times K,). Each of them pays all that can still be earned there.
         normals : numpy.ndarray, shape (H, n_episodes), optional
-            Standard normal numbers. Each times s sqrt(u) is added to the target of a step, where rewards are noisy: what
-            a bootstrap of few visits lacks.
+            Standard normal numbers. Each times s sqrt(u) is added to the target of a step, where rewards are noisy:
+            what a bootstrap of few visits lacks.
         """
         given = self.as_weights(weights)
         extra = None
