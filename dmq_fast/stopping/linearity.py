@@ -14,7 +14,6 @@ comes twice, as with continuous features, only rows of the levels before (often 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -115,14 +114,15 @@ def disagreements(
     limit = -quantile(aim.delta / (2 * count), tuning.linearity_refits - 1)
     found = []
     for h, at in enumerate(tested):
-        for pair in at:
-            row, action = divmod(int(pair), data.n_actions)
-            here = np.flatnonzero(pairs[h] == pair)
-            difference = errors[h, here].mean()
-            # All visits with the action: those of a row that saw no rare outcome all agree.
-            error = errors[h, data.taken[:, h] == action].std() / math.sqrt(len(here))
-            if abs(difference) > tolerance + limit * error:
-                found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error), False)))
+        differences = np.bincount(pairs[h], errors[h], sizes[h])[at] / visits[h][at]
+        # Of all visits with the action: those of a row that saw no rare outcome all agree.
+        by_action = (errors[h, data.taken[:, h] == action] for action in actions)
+        spreads = np.array([some.std() if len(some) else 0.0 for some in by_action])
+        standard_errors = spreads[at % data.n_actions] / np.sqrt(visits[h][at])
+        for i in np.flatnonzero(np.abs(differences) > tolerance + limit * standard_errors):
+            here, (row, action) = np.flatnonzero(pairs[h] == at[i]), divmod(int(at[i]), data.n_actions)
+            numbers = float(differences[i]), float(standard_errors[i])
+            found.append((here, Disagreement(h, row, action, len(here), *numbers, False)))
     if not found:
         return []
     refits = np.empty((tuning.linearity_refits, len(found)))
