@@ -61,12 +61,12 @@ class Disagreement:
 
 
 class Data:
-    """The episodes of a planner, and the errors of estimates on them."""
+    """Some episodes of a planner, and the errors of estimates on them."""
 
-    def __init__(self, planner: OptimisticPlanner) -> None:
+    def __init__(self, planner: OptimisticPlanner, episodes: Numbers) -> None:
         self.horizon, self.n_actions = planner.horizon, planner.n_actions
         self.rows = [planner.rows(h) for h in range(self.horizon)]
-        self.visited, self.taken, self.paid = planner.recorded(np.arange(planner.n_episodes))
+        self.visited, self.taken, self.paid = planner.recorded(episodes)
 
     def errors(self, theta: Floats) -> Floats:
         """Return the return from each level on, up to the first action that is not greedy, minus the fit, (H, N)."""
@@ -99,7 +99,8 @@ def disagreements(
     rng : numpy.random.Generator
         Source of the weights of the bootstrap.
     """
-    data, n, tolerance = Data(planner), planner.n_episodes, tuning.least_disagreement * aim.epsilon
+    n, tolerance = planner.n_episodes, tuning.least_disagreement * aim.epsilon
+    data = Data(planner, np.arange(n))
     pairs = [data.visited[:, h] * data.n_actions + data.taken[:, h] for h in range(data.horizon)]
     sizes = [len(rows) * data.n_actions for rows in data.rows]
     visits = [np.bincount(pair, minlength=size) for pair, size in zip(pairs, sizes, strict=True)]
@@ -126,10 +127,14 @@ def disagreements(
     if not found:
         return []
     refits = np.empty((tuning.linearity_refits, len(found)))
+    doubtful = np.unique(np.concatenate([here for here, _ in found]))
+    some, places = Data(planner, doubtful), [np.searchsorted(doubtful, here) for here, _ in found]
     for refit in refits:
         weights = rng.standard_exponential(n)
-        errors = data.errors(planner.refit(weights))
-        refit[:] = [np.average(errors[one.level, here], weights=weights[here]) for here, one in found]
+        errors, counts = some.errors(planner.refit(weights)), weights[doubtful]
+        refit[:] = [
+            np.average(errors[one.level, at], weights=counts[at]) for (_, one), at in zip(found, places, strict=True)
+        ]
     spreads = refits.std(axis=0, ddof=1)
     kept = [
         replace(one, standard_error=max(one.standard_error, float(spread)))
