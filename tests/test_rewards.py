@@ -171,6 +171,13 @@ def test_a_range_that_is_seen_is_a_condition_of_the_promise():
     assert "no policy earns more or less than in (-3, 7.5)" in result.stopping["promise"]
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 50.0])
+def test_an_epsilon_of_a_point_or_more_is_kept_before_a_range_was_seen(epsilon):
+    result = learned(Walk(70.0, -30.0), epsilon)
+    assert result.status == "finished" and result.parameters["epsilon"] == epsilon
+    assert Aim.of(epsilon, width=None).p_min <= 0.5
+
+
 def test_an_epsilon_that_any_policy_keeps_is_named_at_the_start_with_one_that_would_not(caplog):
     with caplog.at_level(logging.WARNING):
         result = learned(Walk(0.2, 0.4, **UNIT), 0.5)

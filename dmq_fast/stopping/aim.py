@@ -109,7 +109,8 @@ class Aim:
     @property
     def epsilon(self) -> float:
         """Epsilon in units."""
-        return self.points if self.width == 1.0 else min(self.points / self.width, COARSEST)
+        units = self.points / self.width
+        return units if self.width == 1.0 and units < 1.0 else min(units, COARSEST)
 
     @property
     def p_min(self) -> float:
