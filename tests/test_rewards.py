@@ -164,6 +164,19 @@ def test_a_range_declared_wrongly_costs_no_episode_and_is_named():
     assert low < 3.8 < high
 
 
+def test_the_range_that_a_warning_names_holds_what_was_seen_from_every_level_on():
+    class Toll(Walk):
+        """A toll of 8 at the start, and up to 7 at the end: more can be earned from later levels on than in all."""
+
+        def step(self, level, states, actions, rng):
+            states, rewards = super().step(level, states, actions, rng)
+            return states, rewards - 8.0 * (level == 0)
+
+    (warning,) = learned(Toll(7.0, value_range=(0, 1)), 0.35).warnings
+    assert "such as value_range=(-8, 7)" in warning
+    assert not learned(Toll(7.0, value_range=(-8, 7)), 0.35).warnings
+
+
 def test_a_range_that_is_seen_is_a_condition_of_the_promise():
     result = learned(Walk(7.0, -3.0), 0.35)
     assert result.status == "finished" and result.stopping["rewards"]["declared"] is False

@@ -109,7 +109,9 @@ class Units:
     def warnings(self) -> list[str]:
         """Return reasons to doubt what is promised within the range."""
         if self.refusal is not None:
-            text = self.declared.refusal(self.refusal[1], self.refusal[0], self.planner.returns_seen[0])
+            seen = self.planner.returns_seen
+            there = seen[seen[:, 0] <= seen[:, 1]]
+            text = self.declared.refusal(self.refusal[1], self.refusal[0], there)
             return [f"the value range was declared wrongly, and was widened while the run went on: {text}"]
         if not self.declared.known and self.widened_at > LATE * self.planner.n_episodes:
             return [
