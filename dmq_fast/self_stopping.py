@@ -202,22 +202,31 @@ class SelfStoppingRun:
     def refits_agree(self, sample: Candidate) -> bool:
         """Return whether the (1 - delta)-quantile of the losses by refits is at most epsilon; otherwise they play.
 
-        The larger the loss that a refit sees, the more episodes it plays; a part is shared equally. The quantile falls
-        like 1 / sqrt(episodes), which gives their number.
+        Refits that agree are drawn and asked again: a quantile of few refits is itself random, and a run that looks
+        often would stop where it comes out too low.
         """
-        tuning, epsilon, rng = self.tuning, self.aim.epsilon, self.bootstrap.generator()
-        refits = self.bootstrap.refits(rng, sample.theta)
-        losses = np.array([sample.loss(theta) for theta in refits])
-        self.loss_quantile = self.bootstrap.upper(losses)
-        if self.loss_quantile <= epsilon:
-            return True
-        self.phase = "refine"
-        growth = min(tuning.growth, (self.loss_quantile / epsilon) ** 2 - 1)
+        self.loss_quantile = 0.0
+        for _ in range(self.tuning.asks):
+            rng = self.bootstrap.generator()
+            refits = self.bootstrap.refits(rng, sample.theta)
+            losses = np.array([sample.loss(theta) for theta in refits])
+            self.loss_quantile = max(self.loss_quantile, self.bootstrap.upper(losses))
+            if self.loss_quantile > self.aim.epsilon:
+                self.play_refits(refits, losses, rng)
+                return False
+        return True
+
+    def play_refits(self, refits: list[Floats], losses: Floats, rng: np.random.Generator) -> None:
+        """Play episodes of refits that see a loss: the larger it is, the more; a part is shared equally.
+
+        The quantile falls like 1 / sqrt(episodes), which gives their number.
+        """
+        self.phase, tuning = "refine", self.tuning
+        growth = min(tuning.growth, (self.loss_quantile / self.aim.epsilon) ** 2 - 1)
         n = max(1, math.ceil(growth * self.planner.n_episodes))
         weights = tuning.equal_part / tuning.refits + (1 - tuning.equal_part) * losses / losses.sum()
         shares = rng.multinomial(n, weights / weights.sum()).tolist()
         self.episodes.play_all("refine", list(zip(refits, shares, strict=True)))
-        return False
 
     # ---- 3. What lies behind rare transitions
 
