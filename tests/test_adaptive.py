@@ -171,13 +171,13 @@ def short_lock(length):
 FAMILIES = {
     "lock 5": (lambda s: E.combination_lock(5, 4, rng=s), 110, 110),
     "lock 20": (lambda s: E.combination_lock(20, 4, rng=s), 245, 245),
-    "noisy lock": (lambda s: E.combination_lock(10, 4, rng=s, p_success=0.9), 550, 286),
+    "noisy lock": (lambda s: E.combination_lock(10, 4, rng=s, p_success=0.9), 552, 286),
     "deep sea 10": (lambda s: E.deep_sea(10, rng=s), 79, 79),
     "deep sea 20": (lambda s: E.deep_sea(20, rng=s), 101, 101),
-    "chain 10": (lambda s: E.chain(10, rng=s), 345, 182),
-    "linear Q": (lambda s: E.linear_q(rng=s), 347, 198),
+    "chain 10": (lambda s: E.chain(10, rng=s), 345, 180),
+    "linear Q": (lambda s: E.linear_q(rng=s), 347, 200),
     "decoy 20": (lambda s: E.decoy_lock(20), 338, 296),
-    "river swim": (lambda s: E.river_swim(6, 20), 1186, 459),
+    "river swim": (lambda s: E.river_swim(6, 20), 1222, 459),
 }
 
 
