@@ -51,7 +51,8 @@ UNIFORM, BELOW = 30, 0.9
 FINER = 0.05
 
 Report = Callable[[str, float], object]
-"""Type of `progress`: called with the phase, one of `PURPOSES`, and the upside W - F at the start, after every plan."""
+"""Type of `progress`: called after every plan with the phase, one of `PURPOSES`, and the upside W - F at the start, in
+points."""
 
 
 class SelfStoppingRun:
@@ -180,8 +181,12 @@ class SelfStoppingRun:
         self.follow_returns()
         self.upside, residual = self.planner.plan(self.floor, impatience)
         self.noisy = self.noisy or residual > self.tuning.noise * self.aim.epsilon / self.planner.horizon
+        self.report(self.upside)
+
+    def report(self, upside: float) -> None:
+        """Call `progress` with an upside, which it gets in points."""
         if self.progress is not None:
-            self.progress(self.phase, self.upside)
+            self.progress(self.phase, self.units.model.difference(upside))
 
     def newest(self) -> Candidate:
         """Return the policy that is greedy on the newest estimates, without episodes."""
@@ -268,22 +273,31 @@ class SelfStoppingRun:
     def refits_agree(self, sample: Candidate) -> bool:
         """Return whether the (1 - delta)-quantile of the losses by refits is at most epsilon; otherwise they play.
 
-        The larger the loss that a refit sees, the more episodes it plays; a part is shared equally. The quantile falls
-        like 1 / sqrt(episodes), which gives their number.
+        Refits that agree are drawn and asked again: a quantile of few refits is itself random, and a run that looks
+        often would stop where it comes out too low.
         """
-        tuning, epsilon, rng = self.tuning, self.aim.epsilon, self.bootstrap.generator()
-        refits = self.bootstrap.refits(rng, sample.theta)
-        losses = np.array([sample.loss(theta) for theta in refits])
-        self.loss_quantile = self.bootstrap.upper(losses)
-        if self.loss_quantile <= epsilon:
-            return True
-        self.phase = "refine"
-        growth = min(tuning.growth, (self.loss_quantile / epsilon) ** 2 - 1)
+        self.loss_quantile = 0.0
+        for _ in range(self.tuning.asks):
+            rng = self.bootstrap.generator()
+            refits = self.bootstrap.refits(rng, sample.theta)
+            losses = np.array([sample.loss(theta) for theta in refits])
+            self.loss_quantile = max(self.loss_quantile, self.bootstrap.upper(losses))
+            if self.loss_quantile > self.aim.epsilon:
+                self.play_refits(refits, losses, rng)
+                return False
+        return True
+
+    def play_refits(self, refits: list[Floats], losses: Floats, rng: np.random.Generator) -> None:
+        """Play episodes of refits that see a loss: the larger it is, the more; a part is shared equally.
+
+        The quantile falls like 1 / sqrt(episodes), which gives their number.
+        """
+        self.phase, tuning = "refine", self.tuning
+        growth = min(tuning.growth, (self.loss_quantile / self.aim.epsilon) ** 2 - 1)
         n = max(1, math.ceil(growth * self.planner.n_episodes))
         weights = tuning.equal_part / tuning.refits + (1 - tuning.equal_part) * losses / losses.sum()
         shares = rng.multinomial(n, weights / weights.sum()).tolist()
         self.episodes.play_all("refine", list(zip(refits, shares, strict=True)))
-        return False
 
     # ---- 3. What lies behind rare transitions
 
@@ -301,8 +315,7 @@ class SelfStoppingRun:
             if self.rare_transitions <= tuning.margin * self.aim.epsilon:
                 break
             self.phase = "explore"
-            if self.progress is not None:
-                self.progress(self.phase, self.rare_transitions)
+            self.report(self.rare_transitions)
             self.episodes.play("explore", 1 + planner.n_episodes // tuning.episodes_per_episode)
         self.plan()
         return planner.n_episodes == before

@@ -116,5 +116,9 @@ class Bootstrap:
         return np.concatenate(shares)
 
     def upper(self, numbers: Sequence[float] | Floats) -> float:
-        """Return the (1 - delta)-quantile of a number that each refit gave, where the spread allows for small delta."""
-        return float(np.quantile(numbers, 1 - max(self.aim.delta, LEVEL)))
+        """Return the (1 - delta)-quantile of a number that each refit gave, where the spread allows for small delta.
+
+        One more refit would exceed it with that probability (Weibull). NumPy's default, the quantile of the sample, is
+        exceeded more often: of 40 refits with the probability 0.072 instead of 0.05.
+        """
+        return float(np.quantile(numbers, 1 - max(self.aim.delta, LEVEL), method="weibull"))

@@ -52,15 +52,19 @@ class Tuning:
         COST, episodes. One more episode is played between two plans of exploration for each so many so far, as one more
         changes a plan by less and less.
     refits : int, default 40
-        PROMISE, refits. Of 40, the 0.95 quantile is the second or third largest. Of fewer it is left to chance where
-        about as many object.
+        PROMISE, refits. Of 40, the 0.95 quantile is the second largest. Of fewer it is left to chance where about as
+        many object.
     first_sample : int, default 8
         COST, episodes. Of a candidate, whose states the refits judge before its test.
     growth : float, default 0.2
         COST, a share of the episodes so far. The most that refits play at once; 0.05 to 0.2 make no clear difference.
-    equal_part : float, default 0.2
+    equal_part : float, default 0.5
         COST, a share of these. Played by all refits equally. Without it, refits that doubt an action would only play
-        the alternatives they know, and the doubt would never be resolved.
+        the alternatives they know, and the doubt would never be resolved. Most refits agree with the candidate, so with
+        a half both sides of a comparison get episodes.
+    asks : int, default 2
+        PROMISE, samples of refits. So many must agree one after the other. The quantile of one sample is off by a
+        third of a standard deviation, and of many looks the luckiest would end a run.
     margin : float, default 1.2
         PROMISE, epsilon. What may lie behind a rare transition. Exploration ends at 1 where all transitions are as
         frequent as they were seen, so a smaller number costs episodes wherever anything is random.
@@ -126,7 +130,8 @@ class Tuning:
     refits: int = number(40, PROMISE, "refits", 2)
     first_sample: int = number(8, COST, "episodes", 1)
     growth: float = number(0.2, COST, "share of the episodes so far")
-    equal_part: float = number(0.2, COST, "share of these")
+    equal_part: float = number(0.5, COST, "share of these")
+    asks: int = number(2, PROMISE, "samples of refits", 1)
     # ---- Behind rare transitions
     margin: float = number(1.2, PROMISE, "epsilon")
     looks: float = number(4.0, PROMISE, "looks")
