@@ -202,6 +202,22 @@ def test_an_epsilon_that_any_policy_keeps_is_named_at_the_start_with_one_that_wo
     )
 
 
+def test_an_epsilon_within_which_the_policy_is_of_the_worst_that_was_seen_is_named():
+    class Fine(Walk):
+        """Whoever does not move at all pays a fine of 30."""
+
+        def step(self, level, states, actions, rng):
+            states, rewards = super().step(level, states, actions, rng)
+            return states, rewards - 30.0 * ((states == 0) & (level == self.horizon - 1))
+
+    result = learned(Fine(-3.0, -5.0, value_range=(-35, -5)), 10.0)
+    low, high = result.stopping["rewards"]["returns_seen"]
+    assert (low, high) == (-35.0, -5.0) and result.stopping["mean_return"] > -6.0 and not result.warnings
+    (warning,) = learned(Fine(-3.0, -5.0, value_range=(-35, -5)), 29.5, seed=1).warnings
+    assert "within epsilon = 29.5 of the least that an episode earned" in warning
+    assert "a policy that always earns -35 would keep it too" in warning
+
+
 def test_a_journal_goes_on_where_the_range_was_seen_or_left(tmp_path):
     for name, declared in (("seen", {}), ("left", UNIT)):
         path, expected = tmp_path / name, learned(Walk(7.0, -3.0, **declared), "10%", 5)

@@ -175,14 +175,20 @@ class Outcome:
                 else f"no episode earned {more} so far"
             )
         elif self.passed and self.mean_return - self.rewards["returns_seen"][0] <= self.epsilon:
-            low, _ = self.rewards["returns_seen"]
-            if low == 0.0:
+            low, high = self.rewards["returns_seen"]
+            if high - low <= self.epsilon and low != 0.0:
+                found.append(coarse(self.epsilon, low, high))
+            elif low == 0.0:
                 found.append(
                     f"the policy earns only {self.mean_return:.3g} <= epsilon = {self.epsilon:g}, so the promise is "
                     "void: a policy that earns nothing would keep it too; use a smaller epsilon"
                 )
             else:
-                found.append(coarse(self.epsilon, low, max(self.mean_return, low)))
+                found.append(
+                    f"the policy earns only {self.mean_return:.6g}, within epsilon = {self.epsilon:g} of the least "
+                    f"that an episode earned, so the promise is void: a policy that always earns {low:.6g} would keep "
+                    "it too; use a smaller epsilon"
+                )
         elif self.alike and not self.passed:
             found.append("all episodes had the same return: nothing shows which actions are better")
         if self.contradictions:
