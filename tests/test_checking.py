@@ -278,6 +278,10 @@ def test_the_range_that_was_seen_is_named_where_none_is_declared():
     assert "from -7.5 to -1.5 was earned" in told and "write value_range=(-7.5, -1.5)" in told
     assert not note(step=costs, value_range=(-8, 0)) and not note(step=costs, value_range=(0, 1), noise=3.0)
 
+    # A range that is wrong on many levels is named at the last one, with what was earned from all of them.
+    with pytest.raises(CheckError, match=r"-1\.5 from level 4 on.* such as value_range=\(-7\.5, 1\)"):
+        check(changed(step=costs, value_range=(0, 1)))
+
     class Ends(Walk):  # what has ended has features 0, and does not count
         value_range = tuple((h - 5, -1) for h in range(5))
 

@@ -107,17 +107,18 @@ class Returns(NamedTuple):
     @classmethod
     def of(cls, rewards: RewardModel, paid: Array, going: NDArray[np.bool_]) -> Returns:
         """Hold the rewards (n, H) of episodes against their range; `going` (n, H) tells where they had not ended."""
-        low, high, fault = np.inf, -np.inf, None
+        low, high, first = np.inf, -np.inf, None
         for level in reversed(range(paid.shape[1])):
             to_go = paid[going[:, level], level:].sum(axis=1)
             to_go = to_go[np.isfinite(to_go)]  # what is not finite was noted already
             low, high = min(low, to_go.min(initial=np.inf)), max(high, to_go.max(initial=-np.inf))
             wrong = to_go[rewards.outside(to_go, level)]
-            if wrong.size and fault is None:
+            if wrong.size and first is None:
                 assert rewards.bounds is not None
-                farthest = float(wrong[np.abs(wrong - rewards.bounds[level].mean()).argmax()])
-                fault = level, rewards.refusal(farthest, level)
-        return cls(float(low), float(high), fault)
+                first = level, float(wrong[np.abs(wrong - rewards.bounds[level].mean()).argmax()])
+        low, high = float(low), float(high)
+        fault = None if first is None else (first[0], rewards.refusal(first[1], first[0], (low, high)))
+        return cls(low, high, fault)
 
     def advice(self, rewards: RewardModel) -> str | None:
         """Return what to declare where no range is; None where one is, or nothing was earned."""
