@@ -68,9 +68,10 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
     order = integer("order", order, 1)
     if size(kind, m, order) > LARGEST:
         # The number itself is left out: for an image it has thousands of digits.
+        choose = "choose a smaller order, or" if order > 1 else f"{m} numbers need"
         raise ValueError(
             f"order: expected at most {LARGEST:,} features, got more by order {order} with {m} numbers; "
-            "choose a smaller order, or features of your own"
+            f"{choose} features of your own, as in GymnasiumBatch(..., features=...)"
         )
     if kind == "fourier":
         return Fourier(box.low, box.high, order), order
