@@ -282,7 +282,10 @@ WRONG = [
     ("run gym:CartPole-v1 --horizon 3 --through tables", "without P and initial_state_distrib"),
     ("run gym:CartPole-v1 --horizon 3 --through walls", "through: expected tables or step, got 'walls'"),
     ("run gym:CartPole-v1 --horizon 3 --features waves", "features: expected one of fourier, tiles, rbf"),
-    ("run gym:CartPole-v1 --horizon 3 --order 9", "order: expected at most 4,096 features"),
+    (
+        "run gym:CartPole-v1 --horizon 3 --order 9",
+        "4,096 features, got more by order 9 with 4 numbers; choose a smaller",
+    ),
     ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
     ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
     ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
@@ -986,6 +989,13 @@ def test_a_range_is_declared_in_any_spelling(run):
 def test_what_declares_no_rewards_is_refused(run, options, message):
     code, out, err = run("learn", "lock", "--horizon", 3, *options.split())
     assert (code, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+def test_a_share_that_a_stopped_run_does_not_know_in_points_yet_is_not_named_as_known(run):
+    given = ("learn", "chain", "--horizon", 5, "--epsilon", "10%")
+    line = "10% of the way from uniform play to the best"
+    assert f" ({line}), delta" in run(*given)[1]
+    assert f" so far (to be {line}), delta" in run(*given, "--max-trajectories", 40)[1]
 
 
 def test_rewards_that_are_refused_cost_a_line_and_not_what_was_played(run, mine, tmp_path):

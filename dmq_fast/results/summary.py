@@ -29,7 +29,9 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
     given = summary["parameters"]
     if "stopping" in summary:
-        share = f" ({100 * given['share']:g}% of the way from uniform play to the best)" if "share" in given else ""
+        share = f"{100 * given['share']:g}% of the way from uniform play to the best" if "share" in given else ""
+        # A run that was stopped may not have come to know that way.
+        share = share and (f" ({share})" if summary["status"] == "finished" else f" so far (to be {share})")
         described = f"epsilon = {given['epsilon']:g}{share}, delta = {given['delta']:g}, p_min = {given['p_min']:g}"
     else:
         constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
