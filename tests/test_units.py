@@ -39,7 +39,7 @@ def swept(tmp_path_factory):
             "algorithms": [
                 {"name": "dmq", "n_samples": 10},
                 {"name": "self-stopping", "epsilon": "10%"},
-                {"name": "bpi-ucbvi", "n_episodes": 3000, "epsilon": 0.3},
+                {"name": "bpi-ucbvi", "n_episodes": 3000, "epsilon": "30%"},
                 {"name": "ucb-q", "n_episodes": 300, "c": 0.01},
             ],
         }
