@@ -947,6 +947,9 @@ def test_what_leaves_the_range_is_refused_and_named():
         (late, {}, words.format(5, r"7\.5", 5, r"\(-0\.5, 0\)")),
     ]
     refused([(LinearQ(env, rng=0, **given).learn, ValueError, text) for env, given, text in table])
+    # Where rewards are noisy, no episode would leave the range that counts where none is declared.
+    with pytest.raises(ValueError, match="value_range: expected the range of the means of noisy rewards, got none"):
+        LinearQ(undeclared, noise=0.1)
     for env, given in [(undeclared, {"value_range": (-3, 7.5)}), (late, {"noise": 0.1}), (walker.in_c(noise=1), {})]:
         assert LinearQ(env, n_episodes=300, rng=0, **given).learn().status == "ended"
 

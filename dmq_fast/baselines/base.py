@@ -192,7 +192,7 @@ class Baseline(ABC):
     noise : float, optional
         > 0, a guess of the standard deviation of rewards, where they are means plus noise: default, what the
         environment declares. Then the range is that of means, and no episode is checked; each algorithm says what else
-        changes.
+        changes. It needs a range, since no episode would tell that it is not (0, 1).
 
     Attributes
     ----------
@@ -418,8 +418,12 @@ class Training:
 
 
 def in_range(rewards: RewardModel, horizon: int) -> RewardModel:
-    """Return a model of rewards with a range: (0, 1) where none is known."""
-    return rewards if rewards.known else RewardModel(as_bounds((0.0, 1.0), horizon), rewards.noise)
+    """Return a model of rewards with a range: (0, 1) where none is known, which every episode then has to confirm."""
+    if rewards.known:
+        return rewards
+    if rewards.noise is not None:  # nothing would notice that it is another
+        raise ValueError("value_range: expected the range of the means of noisy rewards, got none")
+    return RewardModel(as_bounds((0.0, 1.0), horizon))
 
 
 def as_compiled(env: FiniteMDP | CompiledEnv) -> CompiledEnv:
