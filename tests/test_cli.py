@@ -993,6 +993,7 @@ def test_what_declares_no_rewards_is_refused(run, options, message):
 
 def test_a_share_that_a_stopped_run_does_not_know_in_points_yet_is_not_named_as_known(run):
     given = ("learn", "chain", "--horizon", 5, "--epsilon", "10%")
+    assert "--epsilon 5%\n" in run("learn", "--help")[1]  # the example, as it is typed
     line = "10% of the way from uniform play to the best"
     assert f" ({line}), delta" in run(*given)[1]
     assert f" so far (to be {line}), delta" in run(*given, "--max-trajectories", 40)[1]

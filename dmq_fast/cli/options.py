@@ -41,7 +41,7 @@ EVALUATION = 1000
 EXAMPLES = """\
 examples:
   dmq-fast learn lock --horizon 100 --epsilon 0.05
-  dmq-fast learn gym:CliffWalking-v1 --horizon 20 --epsilon 5%%
+  dmq-fast learn gym:CliffWalking-v1 --horizon 20 --epsilon 5%
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
