@@ -158,9 +158,14 @@ class SelfStoppingRun:
             self.pursue(self.aim.in_units_of(self.units.model.width))
 
     def play_uniformly(self) -> None:
-        """Play uniform actions, where epsilon is a share of what the best policy gains over them."""
+        """Play uniform actions, where epsilon is a share of what is gained over them, or the range is unknown.
+
+        The range of a single episode may be so narrow that nothing beyond it seems worth epsilon.
+        """
+        if self.aim.share is None and self.units.declared.known:
+            return
+        episodes = self.episodes.play_uniformly("explore", UNIFORM)
         if self.aim.share is not None:
-            episodes = self.episodes.play_uniformly("explore", UNIFORM)
             self.uniform = float(self.planner.paid(episodes).sum(axis=1).mean())
 
     def span(self) -> float:

@@ -729,7 +729,7 @@ def test_a_run_that_a_budget_ended_goes_on(tmp_path, budget):
 
 def test_an_exception_in_the_midst_leaves_a_journal_to_resume_from(tmp_path):
     class Fragile(Line):
-        steps, most = 0, 60
+        steps, most = 0, 40
 
         def step(self, level, states, actions, rng):
             self.steps += 1

@@ -191,6 +191,27 @@ def test_an_epsilon_of_a_point_or_more_is_kept_before_a_range_was_seen(epsilon):
     assert Aim.of(epsilon, width=None).p_min <= 0.5
 
 
+def test_a_range_that_is_seen_is_not_that_of_the_first_episode():
+    class Arms:
+        """Two levels of three arms, of which the first is the worst."""
+
+        horizon, n_actions, dimension = 2, 3, 1
+
+        def reset(self, n, rng):
+            return np.zeros(n, dtype=int)
+
+        def features(self, level, states):
+            return np.ones((len(states), 1))
+
+        def step(self, level, states, actions, rng):
+            return states, np.array([1000.0, 2000.0, 4000.0])[actions]
+
+    for seed in range(5):
+        result = learned(Arms(), 900.0, seed)
+        assert result.status == "finished" and result.stopping["mean_return"] == pytest.approx(8000.0)
+        assert result.stopping["uniform"] is None
+
+
 def test_an_epsilon_that_any_policy_keeps_is_named_at_the_start_with_one_that_would_not(caplog):
     with caplog.at_level(logging.WARNING):
         result = learned(Walk(0.2, 0.4, **UNIT), 0.5)
