@@ -199,7 +199,10 @@ def as_bounds(value: Any, horizon: int) -> Floats | None:
 
 def as_noise(value: Any) -> float:
     """Return the noise, > 0."""
-    noise = number("noise", value, 0.0, LARGEST)
-    if noise == 0.0:
-        raise ValueError("noise: expected a number > 0, or None where rewards are not noisy, got 0")
+    try:
+        noise = number("noise", value, -np.inf, np.inf)
+    except ValueError:  # not a number
+        noise = np.nan
+    if not 0.0 < noise <= LARGEST:
+        raise ValueError(f"noise: expected a number > 0, or none at all where rewards are not noisy, got {value!r}")
     return noise

@@ -153,7 +153,15 @@ class SelfStoppingRun:
         self.p_min = self.floor = math.ldexp(aim.p_min, -self.contradictions)
 
     def follow_returns(self) -> None:
-        """Widen the range of values if episodes left it."""
+        """Follow what episodes earn with the range of values, unless it was declared and is right."""
+        trusted = self.units.trusted
+        self.measure()
+        if trusted and not self.units.trusted:
+            self.play_uniformly()
+            self.measure()
+
+    def measure(self) -> None:
+        """Measure values in the range that counts now."""
         if self.units.follow(self.aim.points):
             self.pursue(self.aim.in_units_of(self.units.model.width))
 
@@ -162,7 +170,7 @@ class SelfStoppingRun:
 
         The range of a single episode may be so narrow that nothing beyond it seems worth epsilon.
         """
-        if self.aim.share is None and self.units.declared.known:
+        if self.aim.share is None and self.units.trusted:
             return
         episodes = self.episodes.play_uniformly("explore", UNIFORM)
         if self.aim.share is not None:

@@ -159,7 +159,8 @@ def test_a_range_declared_wrongly_costs_no_episode_and_is_named():
     (warning,) = wrong.warnings
     assert "an episode earned -3 from level 0 on, outside of value_range = (0, 1)" in warning
     assert "value_range=(-3, 4)" in warning
-    assert wrong.stopping["rewards"]["value_range"] == [-3.0, 4.0]
+    assert wrong.stopping["rewards"]["value_range"] == [-3.0, 7.5]  # as where nothing is declared
+    assert not wrong.stopping["rewards"]["declared"] and "in (-3, 7.5)" in wrong.stopping["promise"]
     low, high = wrong.interval
     assert low < 3.8 < high
 
@@ -175,6 +176,21 @@ def test_the_range_that_a_warning_names_holds_what_was_seen_from_every_level_on(
     (warning,) = learned(Toll(7.0, value_range=(0, 1)), 0.35).warnings
     assert "such as value_range=(-8, 7)" in warning
     assert not learned(Toll(7.0, value_range=(-8, 7)), 0.35).warnings
+
+
+def test_a_range_that_is_too_narrow_for_the_best_policy_hides_it_no_longer():
+    """One episode of the worst arm is within the range: the others would not seem worth trying."""
+
+    class Paid(Arms):
+        horizon, n_actions, noise = 2, 3, None
+
+        def step(self, level, states, actions, rng):
+            return states, np.array([1000.0, 2000.0, 4000.0])[actions]
+
+    for value_range, epsilon in (((0, 1), 0.9), ((1900, 2100), 180), (None, 900)):
+        for seed in range(2 if epsilon < 900 else 6):
+            result = learned(Paid(0.0, value_range=value_range), epsilon, seed)
+            assert [result.policy.act(h, [1.0]) for h in range(2)] == [2, 2]
 
 
 def test_a_range_that_is_seen_is_a_condition_of_the_promise():
@@ -266,8 +282,9 @@ class Arms:
 
     horizon, n_actions, dimension, value_range = 1, 11, 1, (0.0, 1.0)
 
-    def __init__(self, sigma, guess=None):
-        self.sigma, self.noise = sigma, sigma if guess is None else guess
+    def __init__(self, sigma, guess=None, **declared):
+        self.sigma, self.noise = sigma, (sigma if guess is None else guess) or None
+        vars(self).update(declared)
 
     def reset(self, n, rng):
         return np.zeros(n, dtype=int)

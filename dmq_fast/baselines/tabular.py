@@ -185,7 +185,7 @@ class BPIUCBVI(Model):
         >= 0. The theorem's is 14 H (log(3 S K H / delta) + S log(8 e (n + 1))), still more so. A pair whose reward
         comes with chance p is given up where c2 / epsilon visits earned nothing, so with chance
         (1 - p)^(c2 / epsilon): raise c2 where rewards are rare.
-    epsilon : float, str or None, default 0.05
+    epsilon : float, str or None, default "5%"
         In points, > 0 and less than the width of the range; or a text such as "5%", a share of this width. With None
         the run learns from all its episodes.
     optimism : str, default "steps"
@@ -219,7 +219,7 @@ class BPIUCBVI(Model):
         *,
         c1: float = 1.0,
         c2: float = 0.3,
-        epsilon: float | str | None = 0.05,
+        epsilon: float | str | None = "5%",
         optimism: str = "steps",
         **options: Any,
     ) -> None:

@@ -1,8 +1,9 @@
 """`Units`: the range in which a self-stopping run measures values, and how it follows what episodes earn.
 
-A declared range bounds what can be earned from a level on. Where an episode leaves it, it was declared wrongly: the
-range is widened to what was earned, no episode is lost, and the result says so. Without a declared range, that of the
-returns seen so far takes its place, widened above by half: then the promise holds unless something pays more.
+A declared range bounds what can be earned from a level on. Without one, that of the returns seen so far takes its
+place, widened above by half: then the promise holds unless something pays more. Where an episode leaves a declared
+range, it was declared wrongly. From then on it is as if there had been none; no episode is lost, and the result says
+so.
 """
 
 from __future__ import annotations
@@ -71,28 +72,28 @@ class Units:
             return False
         self._records = planner.n_records
         seen = planner.returns_seen
-        bounds = self.widened(seen) if self.declared.known else self.around(seen, epsilon)
-        if bounds is None or bool((bounds == self.model.bounds).all()):
+        if self.trusted:
+            self.look_outside(seen)
+        if self.trusted:
+            return False
+        bounds = self.around(seen, epsilon)
+        if bool((bounds == self.model.bounds).all()):
             return False
         self.widened_at = planner.n_episodes
         self.set(replace(self.model, bounds=bounds))
         return True
 
-    def widened(self, seen: Floats) -> Floats | None:
-        """Return the bounds widened to what was seen from each level on, (H, 2); None if nothing is outside of them."""
-        bounds, outside = self.model.bounds, []
-        assert bounds is not None
+    @property
+    def trusted(self) -> bool:
+        """Whether a range was declared, and no episode has left it."""
+        return self.declared.known and self.refusal is None
+
+    def look_outside(self, seen: Floats) -> None:
+        """Note the first level from which an episode earned more or less than was declared, given (H, 2) extremes."""
         for level in np.flatnonzero(seen[:, 0] <= seen[:, 1]).tolist():
-            wrong = self.model.outside(seen[level], level)
-            outside += [(level, float(seen[level, i])) for i in wrong]
-        if not outside:
-            return None
-        # The whole episode says most: the first level has the longest sums.
-        self.refusal = self.refusal or outside[0]
-        wider = bounds.copy()
-        for level, to_go in outside:
-            wider[level] = min(wider[level, 0], to_go), max(wider[level, 1], to_go)
-        return wider
+            for wrong in self.declared.outside(seen[level], level):
+                # The whole episode says most: the first level has the longest sums.
+                self.refusal = self.refusal or (level, float(seen[level, wrong]))
 
     def around(self, seen: Floats, epsilon: float) -> Floats:
         """Return the bounds of a range `WIDER` than that of what was seen."""
@@ -104,7 +105,7 @@ class Units:
         """Return the range that counted and what was seen, in points, as data that JSON can hold."""
         seen = self.planner.returns_seen[0]
         returns = seen.tolist() if self.planner.n_episodes else None
-        return {**self.model.describe(), "returns_seen": returns, "declared": self.declared.known}
+        return {**self.model.describe(), "returns_seen": returns, "declared": self.trusted}
 
     def warnings(self) -> list[str]:
         """Return reasons to doubt what is promised within the range."""
@@ -112,7 +113,7 @@ class Units:
             seen = self.planner.returns_seen
             there = seen[seen[:, 0] <= seen[:, 1]]
             text = self.declared.refusal(self.refusal[1], self.refusal[0], there)
-            return [f"the value range was declared wrongly, and was widened while the run went on: {text}"]
+            return [f"the value range was declared wrongly, and that of the returns seen took its place: {text}"]
         if not self.declared.known and self.widened_at > LATE * self.planner.n_episodes:
             return [
                 f"episode {self.widened_at} of {self.planner.n_episodes} still widened the range of the returns seen: "

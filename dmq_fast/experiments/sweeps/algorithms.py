@@ -283,8 +283,10 @@ REGISTRY: dict[str, Factory] = {
 def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return name and parameters of a learner as version 0.2.0 had them: cells keep the hashes of these.
 
-    There both learners were "dmq", and what is a default now had no value.
+    There both learners were "dmq", what is a default now had no value, and no epsilon was a share.
     """
+    if name == "bpi-ucbvi" and parameters.get("epsilon") == "5%":
+        return name, parameters | {"epsilon": 0.05}
     if name == "dmq":
         return name, {key: value for key, value in parameters.items() if (key, value) != ("ratio", 2.0)}
     if name != "self-stopping":
