@@ -433,7 +433,7 @@ def test_bad_arguments_are_named():
         ({"value_range": (1.0, 1.0)}, ValueError, r"value_range: expected \(low, high\), one such .* with low < high"),
         ({"value_range": (0.0, float("nan"))}, ValueError, "value_range: .* of finite numbers, got"),
         ({"value_range": [(0, 1)] * 5}, ValueError, "value_range: .* one such pair for each of 6 levels"),
-        ({"noise": 0.0}, ValueError, "noise: expected a number > 0, or None"),
+        ({"noise": 0.0}, ValueError, "noise: expected a number > 0, or none"),
         ({"reward_shift": 1.0}, TypeError, "unexpected keyword argument 'reward_shift'"),
         ({"reset": None}, TypeError, "reset: expected an address, .* got NoneType"),
         ({"step": 0}, ValueError, "step: expected a function, got NULL"),

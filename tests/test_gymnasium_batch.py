@@ -476,7 +476,7 @@ REFUSALS = [
 SETTINGS = [
     ({"value_range": (1, 0)}, ValueError, r"value_range: .* with low < high, got \(1, 0\)"),
     ({"value_range": 5}, ValueError, r"value_range: expected \(low, high\), one such pair for each of 5 levels"),
-    ({"noise": 0.0}, ValueError, "noise: expected a number > 0, or None"),
+    ({"noise": 0.0}, ValueError, "noise: expected a number > 0, or none"),
     ({"noise": "1"}, TypeError, "noise: expected a number"),
     ({"copies": 0}, ValueError, "copies: expected an integer >= 1"),
     ({"make": {"first": 1}}, ValueError, "make: expected an id in env"),
