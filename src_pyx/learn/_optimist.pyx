@@ -91,29 +91,48 @@ cdef double ROUNDING = 1e-14, ON_THE_WAY = 0.5
 # counts for in the noise of each of its pairs.
 cdef double LUCK = 1.6448536269514722, SHARED = 2.0
 
-# Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one).
+# Columns of the rows of a table: a row of no entry, and one that is no row of a table.
+cdef enum:
+    ENDED = -1
+    NO_TABLE = -2
+
+# After a pair whose leverage was larger at the plan, and halves, the plan is made again: it was tried a few times.
+cdef double UNSETTLED = 0.2
+
+# Pairs whose hidden outcomes are looked at together.
+cdef enum:
+    TOGETHER = 32
+
+# Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one), and the next such
+# move from this pair, or -1. In a refit the sums of the weights of their episodes, and of these times rewards.
 cdef struct Move:
     Py_ssize_t pair
     Py_ssize_t next
+    Py_ssize_t other
     double count
     double paid
     double squared
     double least
     double most
+    double weight
+    double weighted
 
-# A step of an episode: what it paid, and its reward in units.
+# A step of an episode: what it paid, its reward in units, and its move in the data of its level.
 cdef struct Step:
     int32_t row
     int32_t action
+    Py_ssize_t move
     double paid
     double reward
 
-# What is kept of a feature row: the most reward collected before (-inf where rewards are noisy), max_a F, W and Z of a
-# plan, max_a F of a refit, the greedy action of the last fit, and how many episodes would meet the row if all followed
-# these actions. Where rewards are noisy, also the variance of max_a F, and the largest W of the other actions.
+# What is kept of a feature row at a level: the most reward collected before at this level (-inf where rewards are noisy),
+# and what follows from it and earlier levels; max_a F, W and Z of a plan, max_a F of a refit, the
+# greedy action of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards
+# are noisy, also the variance of max_a F, and the largest W of the other actions.
 cdef struct State:
     double visits
     double before
+    double held
     double plain
     double hopeful
     double behind
@@ -123,32 +142,63 @@ cdef struct State:
     double reach
     Py_ssize_t greedy
 
-# What is kept of a pair, row K + action: b before the floor, the sum of rewards; in a pass the weight of its episodes,
-# and the sums of both targets, which become phi^T theta and phi^T omega. `noise` is the variance of a target where
-# rewards are noisy, and `later` that of the mean of max_a F behind it. Of `look_behind`: sigma^2, top and Z.
-cdef struct Pair:
+# What is kept of a pair, row K + action, for all levels that share data: the leverage now and at the last plan, b before
+# the floor, the sum of rewards, the number of steps and the last of its moves. In a refit the weight of its episodes,
+# and these times normal numbers.
+cdef struct Tried:
     double leverage
+    double planned
     double chance
     double earned
+    double count
+    Py_ssize_t move
+    double weight
+    double shaken
+
+# What is kept of a pair at a level: in a pass the weight of its episodes,
+# and the sums of both targets, which become phi^T theta and phi^T omega. `noise` is the variance of a target where
+# rewards are noisy, and `later` that of the mean of max_a F behind it. `claim` is what it may be worth if it hides an
+# outcome whenever it is met, -1 if that is not known. Of `look_behind`: sigma^2, top, the raise and Z.
+cdef struct Pair:
     double weight
     double target
     double hope
     double noise
     double later
+    double claim
     double spread
     double top
+    double raised
     double behind
 
-cdef struct Level:
+# Distinct rows, of one level or of all. In a table every row has one entry, in a column of its own, or none.
+cdef struct Rows:
     Observed seen
+    Py_ssize_t room
+    Py_ssize_t* columns
+    bint table
+
+# The data of the levels of one label, or of the last level together with all others of its label: tried pairs, distinct
+# moves, found as rows (pair, next), and (K,) factors, which tables of several levels do not need.
+cdef struct Data:
+    Rows* rows
+    bint shared
+    Py_ssize_t room
+    Tried* tried
+    Observed moved
+    Py_ssize_t move_room
+    Move* moves
+    Factor* factors
+    # (K,) rank-one changes since leverages were computed afresh.
+    Py_ssize_t* since
+
+cdef struct Level:
+    Rows* rows
+    Data* data
     # (room,) and (room, K), by row.
     Py_ssize_t room
     State* states
     Pair* pairs
-    # Distinct moves, found as rows (pair, next).
-    Observed moved
-    Py_ssize_t move_room
-    Move* moves
     # (n_episodes,) the steps at this level: passes go through the episodes level by level.
     Step* steps
     # In units: the largest value to go, and the variance of targets where rewards are noisy. In points: the least and
@@ -159,28 +209,38 @@ cdef struct Level:
     double best
 
 
-cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double reward) noexcept nogil:
+cdef Py_ssize_t move_of(Data* data, Py_ssize_t pair, Py_ssize_t following) noexcept nogil:
+    # The number of a move, which is kept if it is new; -1 if memory ran out.
     cdef double[2] key
-    cdef Py_ssize_t t, n = level.moved.n, room = room_for_more(&level.moved)
+    cdef Py_ssize_t t, n = data.moved.n, room = room_for_more(&data.moved)
     cdef Move* move
     key[0], key[1] = pair, following
-    if room > level.move_room:
-        if not grown(<void**> &level.moves, room * sizeof(Move)):
-            return False
-        level.move_room = room
-    t = keep(&level.moved, key)
-    if t < 0:
-        return False
-    move = level.moves + t
+    if room > data.move_room:
+        if not grown(<void**> &data.moves, room * sizeof(Move)):
+            return -1
+        data.move_room = room
+    t = keep(&data.moved, key)
     if t == n:
-        move.pair, move.next, move.least, move.most = pair, following, reward, reward
-        move.count = move.paid = move.squared = 0.0
+        move = data.moves + t
+        move.pair, move.next = pair, following
+        move.other, data.tried[pair].move = data.tried[pair].move, t
+        clear_move(move)
+    return t
+
+
+cdef inline void clear_move(Move* move) noexcept nogil:
+    move.count = move.paid = move.squared = 0.0
+    move.least, move.most = INFINITY, -INFINITY
+
+
+cdef inline void count_move(Data* data, Py_ssize_t t, double reward) noexcept nogil:
+    cdef Move* move = data.moves + t
     move.count += 1.0
     move.paid += reward
     move.squared += reward * reward
     move.least, move.most = min(move.least, reward), max(move.most, reward)
-    level.pairs[pair].earned += reward
-    return True
+    data.tried[move.pair].earned += reward
+    data.tried[move.pair].count += 1.0
 
 
 cdef double chance_of(double x) noexcept nogil:
@@ -212,6 +272,11 @@ cdef class OptimisticPlanner:
         > 0, added to the sums of squares.
     log_confidence : float
         > 0: after v visits an outcome of a chance above 1 - exp(-log_confidence / v) counts as excluded.
+    groups : sequence of int, optional
+        A label of each level (H,): levels of one label share their data. By default no two do.
+    sums : bool, default False
+        Whether all pairs of shared data may hide an outcome at once where features are no table; else one pair may,
+        once an episode.
 
     Attributes
     ----------
@@ -236,17 +301,41 @@ cdef class OptimisticPlanner:
     cdef bint planned, raised
     cdef bint busy
     cdef Level* levels
+    # Labels 0, 1, ... in order of appearance, and how many; whether any is that of several levels, and whether all pairs
+    # may hide an outcome at once. (1,) rows of all levels or (H,); data by label, then those of the last level.
+    cdef readonly tuple groups
+    cdef readonly Py_ssize_t n_groups
+    cdef readonly bint pooled
+    cdef bint sums
+    cdef Py_ssize_t n_data
+    cdef Rows* rows_of
+    cdef Data* data
+    # The data of the last level's label.
+    cdef Data* main
+    # The first level from which on all have one label; the worth of an end, in units, which is 0 where the last step
+    # pays it; the most that a step has cost, in points.
+    cdef Py_ssize_t tail
+    cdef double end_worth
+    cdef double cost
+    # What the present episode has collected, in units.
+    cdef double collected
+    # Of the last plan: impatience, and the L of the raise. (2, room, TOGETHER) values of rows, one column for each pair
+    # that may hide an outcome.
+    cdef double lost_share
+    cdef double confidence
+    cdef double* columns
     # Of the steps of each level.
     cdef Py_ssize_t room
     cdef object _theta, _omega, _scratch, _weighted
     # sqrt(ridge), (H, K) factors, and estimates (H, K, d).
     cdef double root
-    cdef Factor* factors
     cdef double* theta
     cdef double* omega
     # Of a pass over reweighted episodes: the factor of a level and action, on its support, and weights of visits that
     # no episode made and normal numbers (H, n_episodes), if any.
     cdef double* weighted
+    cdef Py_ssize_t weighted_size
+    cdef const Data* weighed
     cdef const double* imagined
     cdef const double* normals
     # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
@@ -256,21 +345,18 @@ cdef class OptimisticPlanner:
     cdef double* scores
     cdef double* rewards
     cdef int64_t[::1] actions
-    # (H, K) rank-one changes since leverages were computed afresh.
-    cdef int64_t[:, ::1] since
 
-    def __cinit__(self, horizon, n_actions, dimension, ridge, log_confidence):
+    def __cinit__(self, horizon, n_actions, dimension, ridge, log_confidence, groups=None, sums=False):
         cdef Py_ssize_t most = (<Py_ssize_t> 1 << 31) - 1, d
         self.horizon, self.n_actions = integer(horizon, "horizon", 1, most), integer(n_actions, "n_actions", 1, most)
         self.dimension = d = integer(dimension, "dimension", 1, most)
         self.ridge, self.log_confidence = positive(ridge, "ridge"), positive(log_confidence, "log_confidence")
         self.root = sqrt(self.ridge)
+        self.sums = flag(sums, "sums")
         self.levels = <Level*> calloc(self.horizon, sizeof(Level))
-        self.factors = <Factor*> calloc(self.horizon * self.n_actions, sizeof(Factor))
-        if self.levels == NULL or self.factors == NULL:
+        if self.levels == NULL:
             raise MemoryError()
         for level in range(self.horizon):
-            self.levels[level].seen.d, self.levels[level].moved.d = d, 2
             self.levels[level].top, self.levels[level].worst, self.levels[level].best = 1.0, INFINITY, -INFINITY
         self.low, self.width, self.guess = 0.0, 1.0, 0.0
         self._theta = np.zeros((self.horizon, self.n_actions, d))
@@ -284,23 +370,98 @@ cdef class OptimisticPlanner:
         self.scores = self.w + d
         self.rewards = self.scores + self.n_actions
         self.actions = np.zeros(self.horizon, dtype=np.int64)
-        self.since = np.zeros((self.horizon, self.n_actions), dtype=np.int64)
+        self.label(self.as_groups(range(self.horizon) if groups is None else groups))
 
     def __dealloc__(self):
-        cdef Py_ssize_t h
-        if self.levels != NULL:
-            for h in range(self.horizon):
-                release_rows(&self.levels[h].seen)
-                release_rows(&self.levels[h].moved)
-                free(self.levels[h].states)
-                free(self.levels[h].pairs)
-                free(self.levels[h].moves)
-                free(self.levels[h].steps)
-        if self.factors != NULL:
-            for h in range(self.horizon * self.n_actions):
-                release_factor(self.factors + h)
-        free(self.factors)
+        self.forget()
         free(self.levels)
+
+    cdef tuple as_groups(self, groups):
+        given = np.asarray(groups)
+        if given.shape != (self.horizon,) or given.dtype.kind not in "iu":
+            raise ValueError(f"groups: expected {self.horizon} integers, one label a level, got {groups!r}")
+        numbers = {}
+        return tuple([numbers.setdefault(label, len(numbers)) for label in given.tolist()])
+
+    cdef int label(self, tuple groups) except -1:
+        # Levels get their label, and data without episodes.
+        cdef Py_ssize_t h, i, n_rows
+        cdef bint shared
+        self.groups, self.n_groups = groups, max(groups) + 1
+        self.pooled = self.n_groups < self.horizon
+        shared = groups.count(groups[self.horizon - 1]) > 1
+        self.n_data, n_rows = self.n_groups + shared, 1 if self.pooled else self.horizon
+        self.rows_of, self.data = <Rows*> calloc(n_rows, sizeof(Rows)), <Data*> calloc(self.n_data, sizeof(Data))
+        if self.rows_of == NULL or self.data == NULL:
+            raise MemoryError()
+        for i in range(n_rows):
+            self.rows_of[i].seen.d, self.rows_of[i].table = self.dimension, self.pooled
+        for i in range(self.n_data):
+            self.data[i].rows = self.rows_of + (0 if self.pooled else i)
+            self.data[i].moved.d = 2
+            self.data[i].shared = i == self.n_groups or groups.count(i) > 1
+            self.data[i].factors = <Factor*> calloc(self.n_actions, sizeof(Factor))
+            self.data[i].since = <Py_ssize_t*> calloc(self.n_actions, sizeof(Py_ssize_t))
+            if self.data[i].factors == NULL or self.data[i].since == NULL:
+                raise MemoryError()
+        for h in range(self.horizon):
+            self.levels[h].rows = self.rows_of + (0 if self.pooled else h)
+            self.levels[h].data = self.data + <Py_ssize_t> groups[h]
+        self.main = self.levels[self.horizon - 1].data
+        if shared:
+            self.levels[self.horizon - 1].data = self.data + self.n_groups
+        self.tail = self.horizon - 1
+        while self.tail > 0 and groups[self.tail - 1] == groups[self.horizon - 1]:
+            self.tail -= 1
+        return 0
+
+    cdef void forget(self):
+        # Levels and data without episodes or memory.
+        cdef Py_ssize_t h, i, a
+        for h in range(self.horizon if self.levels != NULL else 0):
+            free(self.levels[h].states)
+            free(self.levels[h].pairs)
+            free(self.levels[h].steps)
+            self.levels[h].states, self.levels[h].pairs, self.levels[h].steps, self.levels[h].room = NULL, NULL, NULL, 0
+        for i in range(self.n_data if self.data != NULL else 0):
+            for a in range(self.n_actions if self.data[i].factors != NULL else 0):
+                release_factor(self.data[i].factors + a)
+            free(self.data[i].factors)
+            free(self.data[i].since)
+            free(self.data[i].tried)
+            free(self.data[i].moves)
+            release_rows(&self.data[i].moved)
+        for i in range((1 if self.pooled else self.horizon) if self.rows_of != NULL else 0):
+            free(self.rows_of[i].columns)
+            release_rows(&self.rows_of[i].seen)
+        free(self.data)
+        free(self.rows_of)
+        free(self.columns)
+        self.data, self.rows_of, self.columns = NULL, NULL, NULL
+
+    def regroup(self, groups):
+        """Give the levels other labels, (H,) integers; the episodes stay.
+
+        Numbers of rows change. The next call should be `plan`.
+        """
+        labels = self.as_groups(groups)
+        every = np.arange(self.n_episodes)
+        rows, actions, _ = self.recorded(every)
+        paid = self.paid(every)
+        known = [self.rows(h) for h in range(self.horizon)]
+        cdef Py_ssize_t h
+        self.begin_work()
+        try:
+            self.forget()
+            self.label(labels)
+            self.room = self.n_episodes = self.n_records = 0
+            self.planned = self.raised = False
+            for h in range(self.horizon):
+                self.levels[h].worst, self.levels[h].best = INFINITY, -INFINITY
+        finally:
+            self.busy = False
+        for row, action, points in zip(rows, actions, paid, strict=True):
+            self.add(np.stack([known[level][j] for level, j in enumerate(row)]), action, points)
 
     # Checks at the border of Python
 
@@ -358,15 +519,18 @@ cdef class OptimisticPlanner:
     @property
     def n_rows(self):
         """Number of distinct feature rows, by level."""
-        return tuple([self.levels[h].seen.n for h in range(self.horizon)])
+        return tuple([self.levels[h].rows.seen.n for h in range(self.horizon)])
 
     def rows(self, level, first=0):
-        """Return the distinct feature rows of a level from number `first` on, in order of appearance, shape (m, d)."""
-        cdef Level* at = self.level_at(level)
-        cdef Py_ssize_t start = integer(first, "first", 0, at.seen.n), d = self.dimension
-        out = np.empty((at.seen.n - start, d))
-        if at.seen.n > start:  # before the first episode there are no rows to copy from
-            memcpy(entries(out), at.seen.rows + start * d, (at.seen.n - start) * d * sizeof(double))
+        """Return the distinct feature rows of a level from number `first` on, in order of appearance, shape (m, d).
+
+        Where levels share data, these are the rows of all levels.
+        """
+        cdef const Observed* seen = &self.level_at(level).rows.seen
+        cdef Py_ssize_t start = integer(first, "first", 0, seen.n), d = self.dimension
+        out = np.empty((seen.n - start, d))
+        if seen.n > start:  # before the first episode there are no rows to copy from
+            memcpy(entries(out), seen.rows + start * d, (seen.n - start) * d * sizeof(double))
         return out
 
     @property
@@ -405,16 +569,19 @@ cdef class OptimisticPlanner:
         return rows, actions, rewards
 
     def table(self, level):
-        """Return leverages (m, K), the rewards collected before (m,), and max_a F and max_a W (m,) of the last plan."""
+        """Return leverages (m, K), the rewards collected before (m,), and max_a F and max_a W (m,) of the last plan.
+
+        Where all levels from an earlier one on share data, what was collected before there counts, too.
+        """
         cdef Level* at = self.level_at(level)
-        cdef Py_ssize_t j, n = at.seen.n
+        cdef Py_ssize_t j, n = at.rows.seen.n
         self.must_be_planned()
         leverage, states = np.empty((n, self.n_actions)), np.empty((3, n))
         cdef double[:, ::1] u = leverage, out = states
         for j in range(n * self.n_actions):
-            u[j // self.n_actions, j % self.n_actions] = at.pairs[j].leverage
+            u[j // self.n_actions, j % self.n_actions] = at.data.tried[j].leverage
         for j in range(n):
-            out[0, j], out[1, j], out[2, j] = at.states[j].before, at.states[j].plain, at.states[j].hopeful
+            out[0, j], out[1, j], out[2, j] = at.states[j].held, at.states[j].plain, at.states[j].hopeful
         return leverage, *states
 
     # Units
@@ -456,35 +623,61 @@ cdef class OptimisticPlanner:
 
     cdef void restate(self) noexcept nogil:
         # The steps, moves and states of all episodes in the present units. The rows stay, and so do the moves.
-        cdef Py_ssize_t h, j, p, t, e, last
-        cdef double earned
+        cdef Py_ssize_t h, i, j, p, t, e
         cdef Level* level
-        cdef Step* step
+        cdef Data* data
+        self.end_worth = -self.low / self.width if self.pooled else 0.0
+        for i in range(self.n_data):
+            data = self.data + i
+            for p in range(data.rows.seen.n * self.n_actions):
+                data.tried[p].earned = data.tried[p].count = 0.0
+            for t in range(data.moved.n):
+                clear_move(data.moves + t)
         for h in range(self.horizon):
             level = self.levels + h
-            for j in range(level.seen.n):
-                level.states[j].before = -INFINITY
-            for p in range(level.seen.n * self.n_actions):
-                level.pairs[p].earned = 0.0
-            for t in range(level.moved.n):
-                level.moves[t].count = level.moves[t].paid = level.moves[t].squared = 0.0
-                level.moves[t].least, level.moves[t].most = INFINITY, -INFINITY
+            for j in range(level.rows.seen.n):
+                level.states[j].before = level.states[j].held = -INFINITY
         for e in range(self.n_episodes):
-            last = self.horizon - 1
-            while last > 0 and self.is_end(last, self.levels[last].seen.rows
-                                           + self.levels[last].steps[e].row * self.dimension):
-                last -= 1
-            earned = 0.0
+            self.price(e)
             for h in range(self.horizon):
-                level = self.levels + h
-                step = level.steps + e
-                if self.guess == 0.0:
-                    level.states[step.row].before = max(level.states[step.row].before, earned)
-                step.reward = self.in_units(step.paid, h == last)
-                earned += step.reward
-                j = self.levels[h + 1].steps[e].row if h + 1 < self.horizon else 0
-                # Not False: every move is there already.
-                add_move(level, step.row * self.n_actions + step.action, j, step.reward)
+                self.recount(h, e)
+
+    cdef void recount(self, Py_ssize_t h, Py_ssize_t e) noexcept nogil:
+        # A step enters the sums of moves again.
+        cdef Level* level = self.levels + h
+        cdef const Step* step = level.steps + e
+        cdef Py_ssize_t last = self.horizon - 1
+        cdef double reward = step.paid / self.width if self.pooled else step.reward
+        if self.pooled and level.rows.columns[step.row] == ENDED:
+            return
+        if step.move >= 0:
+            count_move(level.data, step.move, reward)
+        if self.joins_last(h):
+            level = self.levels + last
+            count_move(level.data, level.data.tried[step.row * self.n_actions + step.action].move, reward)
+
+    cdef inline bint joins_last(self, Py_ssize_t h) noexcept nogil:
+        # Whether a step of level h is one of the last level's shared data.
+        return self.n_data > self.n_groups and (h == self.horizon - 1 or self.levels[h].data == self.main)
+
+    cdef void price(self, Py_ssize_t e) noexcept nogil:
+        # The rewards of an episode in units, and the most that was collected before its rows.
+        cdef Py_ssize_t h, last = self.horizon - 1
+        cdef double earned = 0.0
+        cdef Level* level
+        cdef Step* step
+        cdef State* state
+        while last > 0 and self.is_end(last, self.levels[last].rows.seen.rows
+                                       + self.levels[last].steps[e].row * self.dimension):
+            last -= 1
+        for h in range(self.horizon):
+            level = self.levels + h
+            step = level.steps + e
+            state = level.states + step.row
+            if self.guess == 0.0:
+                state.before, state.held = max(state.before, earned), max(state.held, earned)
+            step.reward = self.in_units(step.paid, h == last)
+            earned += step.reward
 
     cdef inline bint is_end(self, Py_ssize_t h, const double* phi) noexcept nogil:
         # Whether an episode is over at level h: its features are 0.
@@ -501,6 +694,9 @@ cdef class OptimisticPlanner:
 
     def play(self, Episode episode not None, n, theta=None, level=0):
         """Play n episodes, and add them to the data. Episode e draws from call e, e the number of those so far.
+
+        Where levels share data, steps enter them as they are made, and optimistic episodes plan again, as the last plan
+        did, when a claimed pair has halved its leverage; and first of all if there were episodes since that plan.
 
         Parameters
         ----------
@@ -535,13 +731,15 @@ cdef class OptimisticPlanner:
             greedy = entries(given)
         elif first > 0:
             raise ValueError(f"theta: expected estimates for the levels before {first}, got None")
+        if first < self.horizon:
+            self.refresh()
         self.begin_work()
         try:
             while left > 0:
                 unchecked = 0
                 with nogil:
                     while left > 0 and unchecked < UNCHECKED:
-                        well = self.act_out(episode, greedy, first) and self.absorb()
+                        well = self.live(episode, greedy, first)
                         if not well:
                             break
                         left -= 1
@@ -551,13 +749,24 @@ cdef class OptimisticPlanner:
                 PyErr_CheckSignals()
         finally:
             self.busy = False
+            if not well and self.pooled:
+                self.regroup(self.groups)  # without the steps of the episode that failed
 
-    cdef bint act_out(self, Episode episode, const double* greedy, Py_ssize_t first) noexcept nogil:
-        # The record of an episode that is played now.
+    def refresh(self):
+        """Plan again, as the last plan did, where levels share data and episodes came since."""
+        if not self.pooled or self.planned or self.n_episodes == 0:
+            return
+        self.begin_work()
+        with nogil:
+            self.replan(0)
+        self.busy = False
+
+    cdef bint live(self, Episode episode, const double* greedy, Py_ssize_t first) noexcept nogil:
+        # An episode that is played now, and enters the data.
         cdef Py_ssize_t h, a, i, d = self.dimension
         cdef double u, best
         cdef double* phi
-        if not episode.begin(self.n_episodes):
+        if not (episode.begin(self.n_episodes) and self.open()):
             return False
         for h in range(self.horizon):
             if not episode.observe():
@@ -565,6 +774,11 @@ cdef class OptimisticPlanner:
             phi = self.record + h * d
             for i in range(d):
                 phi[i] = episode.phi[i] + 0.0  # -0.0 and 0.0 become one row
+            if self.pooled:
+                if not self.arrive(h):
+                    return False
+                if h > first and self.has_halved(h - 1):
+                    self.replan(h)
             if h < first:
                 a = greedy_action(phi, greedy + h * self.n_actions * d, self.n_actions, d, &best)
                 if a < 0:
@@ -575,7 +789,18 @@ cdef class OptimisticPlanner:
             if not episode.move(a):
                 return False
             self.actions[h], self.rewards[h] = a, episode.reward
-        return True
+        return self.close()
+
+    cdef bint has_halved(self, Py_ssize_t h) noexcept nogil:
+        # Whether the pair of the step of level h claimed something at the plan, and was tried often since.
+        cdef const Step* step = self.levels[h].steps + self.n_episodes
+        cdef const Tried* tried = self.levels[h].data.tried + step.row * self.n_actions + step.action
+        return (
+            self.levels[h].data.shared
+            and tried.planned > UNSETTLED
+            and tried.leverage < 0.5 * tried.planned
+            and chance_of(self.log_confidence * tried.planned) >= self.floor
+        )
 
     def add(self, features, actions, rewards):
         """Add an episode that was played elsewhere.
@@ -606,51 +831,87 @@ cdef class OptimisticPlanner:
         for h in range(self.horizon):
             self.actions[h], self.rewards[h] = taken[h], paid[h]
         with nogil:
-            well = self.absorb()
+            well = self.open()
+            if self.pooled:
+                for h in range(self.horizon):
+                    well = well and self.arrive(h)
+            well = well and self.close()
         self.busy = False
         if not well:
             raise MemoryError()
 
-    cdef inline Factor* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
-        return self.factors + h * self.n_actions + a
+    cdef bint open(self) noexcept nogil:
+        # Room for an episode.
+        cdef Py_ssize_t h, room
+        self.planned, self.collected = False, 0.0
+        if self.n_episodes == self.room:
+            room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
+            for h in range(self.horizon):
+                if not grown(<void**> &self.levels[h].steps, room * sizeof(Step)):
+                    return False
+            self.room = room
+        return True
 
-    cdef bint absorb(self) noexcept nogil:
-        # The recorded episode enters the data.
-        cdef Py_ssize_t horizon = self.horizon, n_actions = self.n_actions, h, j, room, e = self.n_episodes
-        cdef Py_ssize_t last = horizon - 1
+    cdef bint arrive(self, Py_ssize_t h) noexcept nogil:
+        # The recorded features of level h get their row, and the step before, which is complete now, enters the data.
+        cdef Level* level = self.levels + h
+        cdef Step* step = level.steps + self.n_episodes
+        cdef State* state
+        cdef Py_ssize_t j
+        if self.pooled and h > 0:
+            self.levels[h - 1].steps[self.n_episodes].action = <int32_t> self.actions[h - 1]
+            self.levels[h - 1].steps[self.n_episodes].paid = self.rewards[h - 1]
+            self.collected += self.rewards[h - 1] / self.width
+        j = self.find(level, self.record + h * self.dimension)
+        if j < 0:
+            return False
+        step.row = <int32_t> j
+        state = level.states + j
+        state.visits += 1.0
+        if self.guess == 0.0:
+            state.before, state.held = max(state.before, self.collected), max(state.held, self.collected)
+        return not self.pooled or h == 0 or self.enter_step(h - 1)
+
+    cdef bint enter_step(self, Py_ssize_t h) noexcept nogil:
+        # A step enters the data of its level's label, and those of the last level.
+        cdef Level* level = self.levels + h
+        cdef Step* step = level.steps + self.n_episodes
+        cdef Py_ssize_t last = self.horizon - 1
+        cdef Py_ssize_t following = 0 if h == last else self.levels[h + 1].steps[self.n_episodes].row
+        cdef double reward = step.paid / self.width if self.pooled else step.reward
+        cdef double* phi = self.record + h * self.dimension
+        step.move = -1
+        if self.pooled and level.rows.columns[step.row] == ENDED:
+            return True
+        self.cost = max(self.cost, -step.paid)
+        if h < last or self.n_data == self.n_groups:
+            step.move = self.enter(level.data, step.row, step.action, following, reward, phi)
+            if step.move < 0:
+                return False
+        return not self.joins_last(h) or self.enter(
+            self.levels[last].data, step.row, step.action, 0, reward, phi
+        ) >= 0
+
+    cdef bint close(self) noexcept nogil:
+        # The recorded episode is complete.
+        cdef Py_ssize_t horizon = self.horizon, h, last = horizon - 1, e = self.n_episodes
         cdef bint record = False
         cdef double earned = 0.0
         cdef Level* level
         cdef Step* step
-        self.planned = False
-        if e == self.room:
-            room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
-            for h in range(horizon):
-                if not grown(<void**> &self.levels[h].steps, room * sizeof(Step)):
-                    return False
-            self.room = room
         while last > 0 and self.is_end(last, self.record + last * self.dimension):
             last -= 1
         for h in range(horizon):
-            j = self.find(h, self.record + h * self.dimension)
-            if j < 0:
-                return False
             level = self.levels + h
-            level.states[j].visits += 1.0
-            if self.guess == 0.0:
-                level.states[j].before = max(level.states[j].before, earned)
             step = level.steps + e
-            step.row, step.action, step.paid = <int32_t> j, <int32_t> self.actions[h], self.rewards[h]
+            if not self.pooled and not self.arrive(h):
+                return False
+            step.action, step.paid = <int32_t> self.actions[h], self.rewards[h]
             step.reward = self.in_units(step.paid, h == last)
-            earned += step.reward
-            if not self.enter(h, self.actions[h], self.record + h * self.dimension):
+            self.collected += 0.0 if self.pooled else step.reward
+        for h in range(horizon - 1 if self.pooled else 0, horizon):
+            if not self.enter_step(h):
                 return False
-        for h in range(horizon):
-            step = self.levels[h].steps + e
-            j = self.levels[h + 1].steps[e].row if h + 1 < horizon else 0
-            if not add_move(self.levels + h, step.row * n_actions + step.action, j, step.reward):
-                return False
-        earned = 0.0
         for h in range(horizon - 1, -1, -1):
             level = self.levels + h
             earned += level.steps[e].paid
@@ -666,56 +927,143 @@ cdef class OptimisticPlanner:
         self.n_episodes += 1
         return True
 
-    cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
-        # The number of a row of level h, which is kept if it is new; -1 if memory ran out.
-        cdef Level* level = self.levels + h
-        cdef Py_ssize_t a, j, n = level.seen.n, room = room_for_more(&level.seen)
-        if room > level.room:
-            if not (grown(<void**> &level.states, room * sizeof(State))
-                    and grown(<void**> &level.pairs, room * self.n_actions * sizeof(Pair))):
-                return -1
-            level.room = room
-        j = keep(&level.seen, phi)
-        if j == n:
-            memset(level.states + j, 0, sizeof(State))
-            level.states[j].before = -INFINITY
-            memset(level.pairs + j * self.n_actions, 0, self.n_actions * sizeof(Pair))
+    cdef Py_ssize_t find(self, Level* level, const double* phi) noexcept nogil:
+        # The number of a row, which is kept if it is new; -1 if memory ran out.
+        cdef Rows* rows = level.rows
+        cdef Py_ssize_t a, h, i, j, n = rows.seen.n, room = room_for_more(&rows.seen)
+        # Where data are shared, all levels and data have the same rows.
+        cdef Py_ssize_t at = level - self.levels
+        cdef Py_ssize_t begin = 0 if self.pooled else at, end = self.horizon if self.pooled else at + 1
+        cdef Py_ssize_t data_end = self.n_data if self.pooled else at + 1
+        cdef Tried* tried
+        if room > rows.room and not self.make_room(rows, room, begin, end, data_end):
+            return -1
+        j = keep(&rows.seen, phi)
+        if j < n:
+            return j
+        for h in range(begin, end):
+            memset(self.levels[h].states + j, 0, sizeof(State))
+            self.levels[h].states[j].before = self.levels[h].states[j].held = -INFINITY
+            memset(self.levels[h].pairs + j * self.n_actions, 0, self.n_actions * sizeof(Pair))
             for a in range(self.n_actions):
-                self.set_leverage(level.pairs + j * self.n_actions + a, self.leverage(h, a, phi))
+                self.levels[h].pairs[j * self.n_actions + a].claim = -1.0
+        rows.columns[j] = self.column_of(rows, j)
+        for i in range(begin if not self.pooled else 0, data_end):
+            memset(self.data[i].tried + j * self.n_actions, 0, self.n_actions * sizeof(Tried))
+            for a in range(self.n_actions):
+                self.data[i].tried[j * self.n_actions + a].move = -1
+        if rows.table and rows.columns[j] == NO_TABLE:
+            rows.table = False
+            if not self.factorize():
+                return -1
+        for i in range(begin if not self.pooled else 0, data_end):
+            for a in range(self.n_actions):
+                tried = self.data[i].tried + j * self.n_actions + a
+                self.set_leverage(tried, self.leverage(self.data + i, a, phi, j))
+                tried.planned = tried.leverage
         return j
 
-    cdef inline double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        return leverage_of(self.factor(h, a), phi, self.root, self.dimension, self.w)
-
-    cdef inline void set_leverage(self, Pair* pair, double u) noexcept nogil:
-        # What overflows is not known.
-        pair.leverage = u if u < INFINITY else INFINITY
-        pair.chance = chance_of(self.log_confidence * pair.leverage)
-
-    cdef bint enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        # V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
-        cdef Py_ssize_t j, d = self.dimension
-        cdef Level* level = self.levels + h
-        cdef Factor* factor = self.factor(h, a)
-        cdef Pair* pair
-        cdef double denominator, t, u
-        if not widen(factor, phi, self.root, d):
+    cdef bint make_room(
+        self, Rows* rows, Py_ssize_t room, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t data_end
+    ) noexcept nogil:
+        cdef Py_ssize_t h, i
+        for h in range(begin, end):
+            if not (grown(<void**> &self.levels[h].states, room * sizeof(State))
+                    and grown(<void**> &self.levels[h].pairs, room * self.n_actions * sizeof(Pair))):
+                return False
+        for i in range(begin if not self.pooled else 0, data_end):
+            if not grown(<void**> &self.data[i].tried, room * self.n_actions * sizeof(Tried)):
+                return False
+        if not grown(<void**> &rows.columns, room * sizeof(Py_ssize_t)):
             return False
+        if self.pooled and not grown(<void**> &self.columns, 2 * room * TOGETHER * sizeof(double)):
+            return False
+        rows.room = room
+        return True
+
+    cdef Py_ssize_t column_of(self, const Rows* rows, Py_ssize_t j) noexcept nogil:
+        # The column of a new row of a table, ENDED without an entry, NO_TABLE if the rows are none.
+        cdef Py_ssize_t i, column = ENDED
+        cdef const double* phi = rows.seen.rows + j * self.dimension
+        for i in range(self.dimension):
+            if phi[i] != 0.0:
+                if column != ENDED or not rows.table:
+                    return NO_TABLE
+                column = i
+        if column != ENDED:
+            for i in range(j):
+                if rows.columns[i] == column:
+                    return NO_TABLE
+        return column
+
+    cdef bint factorize(self) noexcept nogil:
+        # The shared data of what was a table get factors.
+        cdef Py_ssize_t i, j, a, d = self.dimension
+        cdef Data* data
+        cdef Tried* tried
+        cdef const double* phi
+        for i in range(self.n_data):
+            data = self.data + i
+            if not data.shared:
+                continue
+            for a in range(self.n_actions):
+                for j in range(data.rows.seen.n):
+                    tried = data.tried + j * self.n_actions + a
+                    phi = data.rows.seen.rows + j * d
+                    if tried.count > 0.0:
+                        if not widen(data.factors + a, phi, self.root, d):
+                            return False
+                        rotate_in(data.factors + a, data.factors[a].u, phi, tried.count, self.w)
+        return True
+
+    cdef inline double leverage(self, const Data* data, Py_ssize_t a, const double* phi, Py_ssize_t j) noexcept nogil:
+        # phi^T V^{-1} phi, phi that of row j, or of no row with j = -1.
+        cdef double square
+        if data.shared and data.rows.table and j >= 0:
+            if data.rows.columns[j] == ENDED:
+                return 0.0
+            square = phi[data.rows.columns[j]] * phi[data.rows.columns[j]]
+            return square / (self.ridge + data.tried[j * self.n_actions + a].count * square)
+        return leverage_of(data.factors + a, phi, self.root, self.dimension, self.w)
+
+    cdef inline void set_leverage(self, Tried* tried, double u) noexcept nogil:
+        # What overflows is not known.
+        tried.leverage = u if u < INFINITY else INFINITY
+        tried.chance = chance_of(self.log_confidence * tried.leverage)
+
+    cdef Py_ssize_t enter(
+        self, Data* data, Py_ssize_t row, Py_ssize_t a, Py_ssize_t following, double reward, const double* phi
+    ) noexcept nogil:
+        # The number of the move; V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
+        # -1 if memory ran out.
+        cdef Py_ssize_t j, d = self.dimension, move = move_of(data, row * self.n_actions + a, following)
+        cdef const Observed* seen = &data.rows.seen
+        cdef Factor* factor = data.factors + a
+        cdef Tried* tried
+        cdef double denominator, t, u
+        if move < 0:
+            return -1
+        count_move(data, move, reward)
+        if data.shared and data.rows.table:
+            self.set_leverage(data.tried + row * self.n_actions + a, self.leverage(data, a, phi, row))
+            return move
+        if not widen(factor, phi, self.root, d):
+            return -1
         memcpy(self.x, phi, d * sizeof(double))
         solve_on_support(factor, factor.u, self.x, self.w)
         rotate_in(factor, factor.u, phi, 1.0, self.w)
         denominator = 1.0 + dot(self.x, phi, d)
-        self.since[h, a] = (self.since[h, a] + 1) % REFRESH
-        for j in range(level.seen.n):
-            pair = level.pairs + j * self.n_actions + a
-            t = row_dot(&level.seen, j, self.x)
-            u = pair.leverage - t * t / denominator
+        data.since[a] = (data.since[a] + 1) % REFRESH
+        for j in range(seen.n):
+            tried = data.tried + j * self.n_actions + a
+            t = row_dot(seen, j, self.x)
+            u = tried.leverage - t * t / denominator
             # After most of a leverage has gone the difference has lost digits.
-            if self.since[h, a] == 0 or not u >= 0.5 * pair.leverage:
-                u = self.leverage(h, a, level.seen.rows + j * d)
-            if t != 0.0 or self.since[h, a] == 0:
-                self.set_leverage(pair, u)
-        return True
+            if data.since[a] == 0 or not u >= 0.5 * tried.leverage:
+                u = self.leverage(data, a, seen.rows + j * d, j)
+            if t != 0.0 or data.since[a] == 0:
+                self.set_leverage(tried, u)
+        return move
 
     # Plans
 
@@ -745,14 +1093,14 @@ cdef class OptimisticPlanner:
             raise ValueError(f"impatience: expected a number >= 0, got {impatience!r}")
         self.begin_work()
         with nogil:
-            self.floor = least
-            residual = self.backward(NULL, self.theta, self.omega, NULL, 0.0, lost)
+            self.floor, self.lost_share, self.raised = least, lost, False
+            residual = self.replan(0)
             if self.n_episodes > 0:
                 upside = 0.0
-                for j in range(first.seen.n):
+                for j in range(first.rows.seen.n):
                     upside += first.states[j].visits * self.upside_of(first.states + j)
                 upside /= self.n_episodes
-        self.planned, self.raised = True, False
+        self.planned = True
         self.busy = False
         return upside, residual
 
@@ -775,38 +1123,200 @@ cdef class OptimisticPlanner:
         """
         cdef double upside = self.plan(floor)[0], confidence = positive(log_confidence, "log_confidence")
         cdef double square = 0.0, gain
-        cdef Py_ssize_t h, j
+        cdef Py_ssize_t j
         cdef Level* first = self.levels
         if self.n_episodes == 0:
             return upside
         self.begin_work()
         with nogil:
-            self.follow()
-            for h in range(self.horizon - 1, -1, -1):
-                self.raise_values(h, confidence)
-            for j in range(first.seen.n):
+            self.confidence, self.raised = confidence, True
+            self.look_further()
+            for j in range(first.rows.seen.n):
                 gain = first.states[j].visits * (first.states[j].behind - first.states[j].plain)
                 square += gain * gain
-        self.raised = True
         self.busy = False
         return max(upside, sqrt(square) / self.n_episodes)
 
+    cdef double replan(self, Py_ssize_t first) noexcept nogil:
+        # What `plan` or `look_behind` did last, for the levels from `first` on. Returns the largest residual.
+        cdef Py_ssize_t i, p
+        cdef double residual
+        self.inherit()
+        if self.pooled and self.rows_of.table:
+            self.imagine(first)
+        residual = self.backward(NULL, self.theta, self.omega, NULL, 0.0, self.lost_share, first)
+        for i in range(self.n_data if self.pooled else 0):
+            for p in range(self.data[i].rows.seen.n * self.n_actions):
+                self.data[i].tried[p].planned = self.data[i].tried[p].leverage
+        if self.raised:
+            self.look_further()
+        return residual
+
+    cdef void inherit(self) noexcept nogil:
+        # With fewer steps left a state is worth no more, but for what these steps can cost. So what was collected before
+        # it counts at all later levels, if all of them are alike.
+        cdef Py_ssize_t h, j
+        cdef double cost = self.cost / self.width
+        cdef State* state
+        for h in range(self.horizon):
+            for j in range(self.levels[h].rows.seen.n):
+                state = self.levels[h].states + j
+                state.held = state.before
+                if h > self.tail:
+                    state.held = max(state.held, self.levels[h - 1].states[j].held - cost)
+
+    cdef void imagine(self, Py_ssize_t first) noexcept nogil:
+        # The claims of the tried pairs of shared tables, at the levels from `first` on: what each is worth if it hides an
+        # outcome whenever it is met, and no other pair does.
+        cdef Py_ssize_t i, p, n
+        cdef Data* data
+        cdef Py_ssize_t[TOGETHER] pairs
+        for i in range(self.n_groups):
+            data = self.data + i
+            if not data.shared:
+                continue
+            n = 0
+            for p in range(data.rows.seen.n * self.n_actions):
+                if data.tried[p].count > 0.0 and data.tried[p].chance >= self.floor:
+                    pairs[n] = p
+                    n += 1
+                if n == TOGETHER or (n > 0 and p == data.rows.seen.n * self.n_actions - 1):
+                    self.hide(first, data, pairs, n)
+                    n = 0
+
+    cdef inline bint speaks_for(self, const Data* data, const Level* level) noexcept nogil:
+        # Whether data are those of a level's label: the last level's own have the steps of the label, too.
+        return level.data == data or (level.data == self.data + self.n_groups and data == self.main)
+
+    cdef void hide(self, Py_ssize_t first, const Data* data, const Py_ssize_t* pairs, Py_ssize_t n) noexcept nogil:
+        # The claims of n pairs of shared data, each by a backward pass of its own.
+        cdef Py_ssize_t h, i, j, a, p, following, m = self.rows_of.seen.n
+        cdef double most, hidden
+        cdef double[TOGETHER] value
+        cdef double* now = self.columns
+        cdef double* later = self.columns + m * TOGETHER
+        cdef Level* level
+        for h in range(self.horizon - 1, first - 1, -1):
+            level, following = self.levels + h, 0
+            for j in range(m):
+                if self.rows_of.columns[j] == ENDED:
+                    for i in range(n):
+                        now[j * TOGETHER + i] = self.end_worth
+                    continue
+                most = self.ceiling(h, level.states[j].held)
+                memset(now + j * TOGETHER, 0, n * sizeof(double))
+                for a in range(self.n_actions):
+                    p = j * self.n_actions + a
+                    i = following
+                    following += following < n and pairs[following] == p
+                    if level.data.tried[p].count == 0.0:
+                        continue
+                    self.mean(level, p, later, value, n)
+                    if i < following:
+                        hidden = level.data.tried[p].chance if self.speaks_for(data, level) else 0.0
+                        value[i] = clip(value[i], most)
+                        value[i] += (hidden if hidden >= self.floor else 0.0) * (most - value[i])
+                        if self.speaks_for(data, level):
+                            level.pairs[p].claim = value[i]
+                    for i in range(n):
+                        now[j * TOGETHER + i] = max(now[j * TOGETHER + i], clip(value[i], most))
+            now, later = later, now
+
+    cdef void mean(
+        self, const Level* level, Py_ssize_t p, const double* later, double* value, Py_ssize_t n
+    ) noexcept nogil:
+        # value (n,) <- the mean of reward and next value of a tried pair, in n columns of the values of rows.
+        cdef Py_ssize_t i
+        cdef const Tried* tried = level.data.tried + p
+        cdef const Move* move
+        cdef Py_ssize_t t = tried.move
+        cdef double share = tried.earned / tried.count
+        if level == self.levels + self.horizon - 1:
+            share, t = share + self.end_worth, -1
+        for i in range(n):
+            value[i] = share
+        while t >= 0:
+            move = level.data.moves + t
+            share = move.count / tried.count
+            for i in range(n):
+                value[i] += share * later[move.next * TOGETHER + i]
+            t = move.other
+
+    cdef void raise_repeatedly(self) noexcept nogil:
+        # The raises of the pairs of shared tables, if an outcome is more frequent whenever its pair is met.
+        cdef Py_ssize_t g, h, p, n, pairs_seen = self.rows_of.seen.n * self.n_actions
+        cdef bint some
+        cdef Data* data
+        cdef Py_ssize_t[TOGETHER] pairs
+        for g in range(self.n_groups):
+            data = self.data + g
+            n = 0
+            for p in range(pairs_seen if data.shared else 0):
+                some = False
+                for h in range(self.horizon):
+                    some = some or (self.speaks_for(data, self.levels + h) and self.levels[h].pairs[p].raised > 0.0)
+                if some:
+                    pairs[n] = p
+                    n += 1
+                if n == TOGETHER or (n > 0 and p == pairs_seen - 1):
+                    self.raise_columns(data, pairs, n)
+                    n = 0
+
+    cdef void raise_columns(self, const Data* data, const Py_ssize_t* pairs, Py_ssize_t n) noexcept nogil:
+        # The raises of n pairs, each by a backward pass of its own.
+        cdef Py_ssize_t h, i, j, a, p, following, m = self.rows_of.seen.n
+        cdef double most
+        cdef double[TOGETHER] value
+        cdef double* now = self.columns
+        cdef double* later = self.columns + m * TOGETHER
+        cdef Level* level
+        cdef Pair* pair
+        for h in range(self.horizon - 1, -1, -1):
+            level, following = self.levels + h, 0
+            for j in range(m):
+                for i in range(n):
+                    now[j * TOGETHER + i] = level.states[j].hopeful
+                if self.rows_of.columns[j] == ENDED:
+                    continue
+                most = self.ceiling(h, level.states[j].held)
+                for a in range(self.n_actions):
+                    p = j * self.n_actions + a
+                    i = following
+                    following += following < n and pairs[following] == p
+                    if level.data.tried[p].count == 0.0:
+                        continue
+                    self.mean(level, p, later, value, n)
+                    if i < following and self.speaks_for(data, level):
+                        pair = level.pairs + p
+                        value[i] += pair.raised
+                        pair.raised = max(pair.raised, value[i] - pair.hope)
+                    for i in range(n):
+                        now[j * TOGETHER + i] = max(now[j * TOGETHER + i], min(value[i], most))
+            now, later = later, now
+
     cdef double backward(
-        self, const double* weights, double* theta, double* omega, double* carry, double near, double impatience
+        self, const double* weights, double* theta, double* omega, double* carry, double near, double impatience,
+        Py_ssize_t first
     ) noexcept nogil:
         # theta (H, K, d) <- estimates of all episodes, omega <- those of W. Returns the largest residual.
         # - `weights` (n_episodes,): how often an episode counts. Then omega is NULL: F alone, clipped to [0, 1], so
         #   that the tables of the last plan stay.
-        # - `carry` (n_episodes,) with weights: targets are returns, see `refit`. It gets those of each level.
+        # - `carry` (n_episodes,), or (H, n_episodes) where levels share data, with weights: targets are returns, see
+        #   `refit`. It gets those of each level.
+        # - `first`: the levels before stay as they are.
         cdef Py_ssize_t h, size = self.n_actions * self.dimension
         cdef double* hope
         cdef double residual = 0.0
-        if self.n_episodes == 0:
+        if self.levels[0].rows.seen.n == 0:
             return residual
-        for h in range(self.horizon - 1, -1, -1):
+        if weights != NULL and self.pooled:
+            self.weigh(weights)
+        for h in range(self.horizon - 1, first - 1, -1):
             hope = NULL if omega == NULL else omega + h * size
             if weights == NULL:
                 self.sum_targets(h)
+            elif self.pooled:
+                self.weigh_shared_targets(h, weights, theta, carry, near)
             else:
                 self.weigh_targets(h, weights, theta, carry, near)
             self.fit(h, weights != NULL, theta + h * size, hope, impatience)
@@ -819,16 +1329,119 @@ cdef class OptimisticPlanner:
         # Both targets of every pair, from the moves.
         cdef Py_ssize_t p, t
         cdef Level* level = self.levels + h
+        cdef const Data* data = level.data
         cdef const State* following
         cdef const Move* move
-        for p in range(level.seen.n * self.n_actions):
-            level.pairs[p].target = level.pairs[p].hope = level.pairs[p].earned
+        for p in range(level.rows.seen.n * self.n_actions):
+            level.pairs[p].target = level.pairs[p].hope = data.tried[p].earned
+            if h + 1 == self.horizon and self.pooled:
+                level.pairs[p].target += data.tried[p].count * self.end_worth
+                level.pairs[p].hope = level.pairs[p].target
         if h + 1 < self.horizon:
-            for t in range(level.moved.n):
-                move = level.moves + t
+            for t in range(data.moved.n):
+                move = data.moves + t
                 following = self.levels[h + 1].states + move.next
                 level.pairs[move.pair].target += move.count * following.plain
                 level.pairs[move.pair].hope += move.count * following.hopeful
+
+    cdef void weigh(self, const double* weights) noexcept nogil:
+        # The weights of all moves and pairs, from the episodes, where levels share data.
+        cdef Py_ssize_t h, e, i, p, t
+        cdef double w, reward
+        cdef const Step* step
+        cdef Data* data
+        for i in range(self.n_data):
+            data = self.data + i
+            for p in range(data.rows.seen.n * self.n_actions):
+                data.tried[p].weight = data.tried[p].shaken = 0.0
+            for t in range(data.moved.n):
+                data.moves[t].weight = data.moves[t].weighted = 0.0
+        self.weighed = NULL
+        for h in range(self.horizon):
+            for e in range(self.n_episodes):
+                step = self.levels[h].steps + e
+                if self.rows_of.columns[step.row] == ENDED:
+                    continue
+                w, reward = weights[e], step.paid / self.width
+                p = step.row * self.n_actions + step.action
+                for i in range(2):
+                    # The data of the level's label, and those of the last level.
+                    data, t = self.levels[h].data, step.move
+                    if i == 1:
+                        if not self.joins_last(h):
+                            continue
+                        data = self.levels[self.horizon - 1].data
+                        t = data.tried[p].move
+                    if t < 0:
+                        continue
+                    data.moves[t].weight += w
+                    data.moves[t].weighted += w * reward
+                    data.tried[p].weight += w
+                    if self.normals != NULL:
+                        data.tried[p].shaken += w * self.normals[h * self.n_episodes + e]
+
+    cdef void weigh_shared_targets(
+        self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
+    ) noexcept nogil:
+        # `weigh_targets` where levels share data.
+        cdef Py_ssize_t e, k, p, t, last = self.horizon - 1
+        cdef double y, w
+        cdef const double* imagined = self.imagined
+        cdef Level* level = self.levels + h
+        cdef const Data* data = level.data
+        cdef const State* states = NULL if h == last else self.levels[h + 1].states
+        cdef const Step* step
+        cdef const Move* move
+        cdef Pair* pair
+        for e in range(h if imagined != NULL else 0):
+            imagined += self.levels[e].rows.seen.n * self.n_actions
+        for p in range(level.rows.seen.n * self.n_actions):
+            pair = level.pairs + p
+            pair.weight, pair.target = data.tried[p].weight, 0.0
+            if self.normals != NULL:
+                pair.target = data.tried[p].shaken * sqrt(pair.noise * min(1.0, data.tried[p].leverage))
+            if imagined != NULL:
+                pair.weight += imagined[p]
+                pair.target += imagined[p] * self.ceiling(h, level.states[p // self.n_actions].held)
+        if carry == NULL:
+            for t in range(data.moved.n):
+                move = data.moves + t
+                y = self.end_worth if states == NULL else states[move.next].value
+                level.pairs[move.pair].target += move.weighted + move.weight * y
+            return
+        for k in range(self.horizon):
+            if not self.belongs(k, h):
+                continue
+            for e in range(self.n_episodes):
+                step = self.levels[k].steps + e
+                if self.rows_of.columns[step.row] == ENDED:
+                    continue
+                y = step.paid / self.width
+                if states == NULL:
+                    y += self.end_worth
+                else:
+                    y += self.after(h + 1, k + 1, e, theta, carry, near)
+                carry[k * self.n_episodes + e] = y
+                w = weights[e]
+                level.pairs[step.row * self.n_actions + step.action].target += w * y
+
+    cdef inline bint belongs(self, Py_ssize_t k, Py_ssize_t h) noexcept nogil:
+        # Whether the steps of level k are in the data of level h.
+        if h == self.horizon - 1:
+            return self.joins_last(k) if self.n_data > self.n_groups else k == h
+        return k < self.horizon - 1 and self.levels[k].data == self.levels[h].data
+
+    cdef double after(
+        self, Py_ssize_t h, Py_ssize_t k, Py_ssize_t e, const double* theta, const double* carry, double near
+    ) noexcept nogil:
+        # What follows at level h as in episode e from its level k on: the return, as long as its actions are good.
+        cdef const Step* step = self.levels[k].steps + e
+        cdef const State* state = self.levels[h].states + step.row
+        if self.rows_of.columns[step.row] == ENDED or not self.belongs(k, h):
+            return state.value
+        if state.greedy == step.action:
+            return carry[k * self.n_episodes + e]
+        return self.continued(h, step, theta, carry[k * self.n_episodes + e], near)
 
     cdef void weigh_targets(
         self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
@@ -843,14 +1456,14 @@ cdef class OptimisticPlanner:
         cdef const State* states = NULL if h + 1 == self.horizon else self.levels[h + 1].states
         cdef const State* following
         cdef Pair* pair
-        for p in range(level.seen.n * self.n_actions):
+        for p in range(level.rows.seen.n * self.n_actions):
             level.pairs[p].weight = level.pairs[p].target = 0.0
         if imagined != NULL:
             for e in range(h):
-                imagined += self.levels[e].seen.n * self.n_actions
-            for p in range(level.seen.n * self.n_actions):
+                imagined += self.levels[e].rows.seen.n * self.n_actions
+            for p in range(level.rows.seen.n * self.n_actions):
                 level.pairs[p].weight = imagined[p]
-                level.pairs[p].target = imagined[p] * self.ceiling(h, level.states[p // self.n_actions].before)
+                level.pairs[p].target = imagined[p] * self.ceiling(h, level.states[p // self.n_actions].held)
         for e in range(self.n_episodes):
             y = step[e].reward
             if after != NULL:
@@ -865,7 +1478,9 @@ cdef class OptimisticPlanner:
                 carry[e] = y
             pair = level.pairs + step[e].row * self.n_actions + step[e].action
             if self.normals != NULL:
-                y += self.normals[h * self.n_episodes + e] * sqrt(pair.noise * min(1.0, pair.leverage))
+                y += self.normals[h * self.n_episodes + e] * sqrt(
+                    pair.noise * min(1.0, level.data.tried[pair - level.pairs].leverage)
+                )
             pair.weight += weights[e]
             pair.target += weights[e] * y
 
@@ -877,73 +1492,138 @@ cdef class OptimisticPlanner:
         cdef const Level* level = self.levels + h
         cdef double value = level.states[step.row].value, less
         theta += (h * self.n_actions + step.action) * self.dimension
-        less = value - clip(row_dot(&level.seen, step.row, theta), self.most_fitted(h))
+        less = value - clip(row_dot(&level.rows.seen, step.row, theta), self.most_fitted(h))
         return carry + less if 0.0 <= less <= near else value
 
     cdef void fit(self, Py_ssize_t h, bint weighted, double* theta, double* omega, double impatience) noexcept nogil:
         # theta (K, d) <- estimates of level h, and omega if it is not NULL.
         cdef Py_ssize_t a, j, d = self.dimension
         cdef Level* level = self.levels + h
+        cdef const Observed* seen = &level.rows.seen
         cdef const Factor* factor
         cdef const Pair* pair
         cdef double* u
+        # Levels that share data have the same weights, but for visits that are imagined.
+        cdef bint known = weighted and self.weighed == level.data and self.imagined == NULL
         for a in range(self.n_actions):
-            factor = self.factor(h, a)
-            u = factor.u
-            if weighted:
-                # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
-                u = self.weighted
-                diagonal(u, self.root, factor.n)
+            factor = level.data.factors + a
             memset(theta + a * d, 0, d * sizeof(double))
             if omega != NULL:
                 memset(omega + a * d, 0, d * sizeof(double))
-            for j in range(level.seen.n):
+            if level.data.shared and level.rows.table:
+                self.fit_table(level, a, weighted, theta, omega, impatience)
+                continue
+            u = factor.u
+            if weighted:
+                # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
+                u = self.weighted + a * self.weighted_size
+                if not known:
+                    diagonal(u, self.root, factor.n)
+            for j in range(seen.n):
                 pair = level.pairs + j * self.n_actions + a
-                if weighted and pair.weight != 0.0:
-                    rotate_in(factor, u, level.seen.rows + j * d, pair.weight, self.w)
+                if weighted and not known and pair.weight != 0.0:
+                    rotate_in(factor, u, seen.rows + j * d, pair.weight, self.w)
                 if pair.target != 0.0:
-                    add_row(theta + a * d, &level.seen, j, pair.target)
+                    add_row(theta + a * d, seen, j, pair.target)
                 if omega != NULL and pair.hope != 0.0:
-                    add_row(omega + a * d, &level.seen, j, pair.hope / (1.0 + impatience * pair.leverage))
+                    add_row(
+                        omega + a * d, seen, j,
+                        pair.hope / (1.0 + impatience * level.data.tried[j * self.n_actions + a].leverage)
+                    )
             solve_on_support(factor, u, theta + a * d, self.w)
             if omega != NULL:
                 solve_on_support(factor, u, omega + a * d, self.w)
+        if weighted and self.pooled:
+            self.weighed = level.data
+
+    cdef void fit_table(
+        self, const Level* level, Py_ssize_t a, bint weighted, double* theta, double* omega, double impatience
+    ) noexcept nogil:
+        # The estimates of action a, whose V is diagonal.
+        cdef Py_ssize_t j, column
+        cdef double x, v
+        cdef const Pair* pair
+        cdef const Tried* tried
+        for j in range(level.rows.seen.n):
+            column = level.rows.columns[j]
+            if column < 0:
+                continue
+            x = level.rows.seen.rows[j * self.dimension + column]
+            pair, tried = level.pairs + j * self.n_actions + a, level.data.tried + j * self.n_actions + a
+            v = self.ridge + (pair.weight if weighted else tried.count) * x * x
+            theta[a * self.dimension + column] = x * pair.target / v
+            if omega != NULL:
+                omega[a * self.dimension + column] = x * pair.hope / (1.0 + impatience * tried.leverage) / v
 
     cdef void evaluate(self, Py_ssize_t h, const double* theta, const double* omega) noexcept nogil:
         # Values of all rows of level h; without omega, F and its greedy action.
         cdef Py_ssize_t a, j, d = self.dimension
         cdef double most, f
         cdef Level* level = self.levels + h
+        cdef const Observed* seen = &level.rows.seen
+        cdef const Tried* tried
         cdef State* state
         cdef Pair* pair
-        for j in range(level.seen.n):
+        for j in range(seen.n):
             state = level.states + j
             if omega == NULL:
-                state.greedy = greedy_action(level.seen.rows + j * d, theta, self.n_actions, d, &state.value)
+                if self.pooled:
+                    state.greedy = self.greedy_of(seen, j, theta, &state.value)
+                else:
+                    state.greedy = greedy_action(seen.rows + j * d, theta, self.n_actions, d, &state.value)
                 state.value = clip(state.value, self.most_fitted(h))
+                if self.has_ended(level, j):
+                    state.value = self.end_worth
                 continue
             for a in range(self.n_actions):
                 pair = level.pairs + j * self.n_actions + a
-                pair.target = row_dot(&level.seen, j, theta + a * d)
-                pair.hope = row_dot(&level.seen, j, omega + a * d)
+                pair.target = row_dot(seen, j, theta + a * d)
+                pair.hope = row_dot(seen, j, omega + a * d)
         if omega == NULL:
             return
         if self.guess > 0.0:
             self.estimate_noise(h)
-        for j in range(level.seen.n):
+        for j in range(seen.n):
             state = level.states + j
-            most = self.ceiling(h, state.before)
+            most = self.ceiling(h, state.held)
             state.plain = state.hopeful = 0.0
             state.greedy = 0
+            if self.has_ended(level, j):
+                state.plain = state.hopeful = self.end_worth
+                state.variance, state.rival = 0.0, 0.0
+                continue
             for a in range(self.n_actions):
-                pair = level.pairs + j * self.n_actions + a
+                pair, tried = level.pairs + j * self.n_actions + a, level.data.tried + j * self.n_actions + a
                 f = clip(pair.target, most)
                 if f > state.plain:
                     state.plain, state.greedy = f, a
-                f = self.hoped(f, pair.chance, pair.hope, most, self.lucky(pair.noise, pair.leverage))
+                f = self.hoped(
+                    level.data, f, tried.chance, pair.hope, most, self.lucky(pair.noise, tried.leverage),
+                    self.claim_of(tried, pair)
+                )
                 state.hopeful = max(state.hopeful, f)
             if self.guess > 0.0:
                 self.compare(h, j, most)
+
+    cdef inline bint has_ended(self, const Level* level, Py_ssize_t j) noexcept nogil:
+        return self.pooled and level.rows.columns[j] == ENDED
+
+    cdef inline double claim_of(self, const Tried* tried, const Pair* pair) noexcept nogil:
+        # -1 where nothing is claimed beyond one outcome: the chance is below the floor, or no step was tried.
+        return pair.claim if tried.count > 0.0 and tried.chance >= self.floor else -1.0
+
+    cdef Py_ssize_t greedy_of(
+        self, const Observed* seen, Py_ssize_t j, const double* theta, double* best
+    ) noexcept nogil:
+        # `greedy_action` of a sparse row.
+        cdef Py_ssize_t a, greedy = 0
+        cdef double value
+        best[0] = -INFINITY
+        for a in range(self.n_actions):
+            value = row_dot(seen, j, theta + a * self.dimension)
+            if value > best[0]:
+                best[0], greedy = value, a
+        return greedy
 
     cdef void compare(self, Py_ssize_t h, Py_ssize_t j, double most) noexcept nogil:
         # Of row j of level h: the variance of max_a F, and the largest W of the other actions.
@@ -952,6 +1632,7 @@ cdef class OptimisticPlanner:
         cdef Level* level = self.levels + h
         cdef State* state = level.states + j
         cdef const Pair* pair = level.pairs + j * self.n_actions
+        cdef const Tried* tried = level.data.tried + j * self.n_actions
         # Where values are cut off at the top, the greedy action is that of the largest fit.
         for a in range(self.n_actions):
             if pair[a].target > best:
@@ -960,11 +1641,11 @@ cdef class OptimisticPlanner:
         for a in range(self.n_actions):
             if a != state.greedy:
                 state.rival = max(state.rival, self.hoped(
-                    clip(pair[a].target, most), pair[a].chance, pair[a].hope, most,
-                    self.lucky(pair[a].noise, pair[a].leverage)
+                    level.data, clip(pair[a].target, most), tried[a].chance, pair[a].hope, most,
+                    self.lucky(pair[a].noise, tried[a].leverage), self.claim_of(tried + a, pair + a)
                 ))
         pair += state.greedy
-        state.variance = pair.noise * min(1.0, pair.leverage) + pair.later
+        state.variance = pair.noise * min(1.0, tried[state.greedy].leverage) + pair.later
 
     cdef inline double upside_of(self, const State* state) noexcept nogil:
         if self.guess == 0.0 or self.n_actions == 1:
@@ -985,23 +1666,23 @@ cdef class OptimisticPlanner:
         cdef Level* level = self.levels + h
         cdef const Move* move
         cdef Pair* pair
-        for p in range(level.seen.n * self.n_actions):
+        for p in range(level.rows.seen.n * self.n_actions):
             level.pairs[p].weight = level.pairs[p].noise = level.pairs[p].later = 0.0
-        for t in range(level.moved.n):
-            move = level.moves + t
+        for t in range(level.data.moved.n):
+            move = level.data.moves + t
             pair = level.pairs + move.pair
-            value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else 0.0
+            value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else self.end_worth
             value -= pair.target
             if h + 1 < self.horizon:
                 pair.later += move.count * self.levels[h + 1].states[move.next].variance
             pair.noise += max(0.0, move.squared + 2.0 * value * move.paid + value * value * move.count)
             pair.weight += move.count
-        for p in range(level.seen.n * self.n_actions):
+        for p in range(level.rows.seen.n * self.n_actions):
             pair = level.pairs + p
             squares += pair.noise
-            spare += max(0.0, pair.weight * (1.0 - pair.leverage))
+            spare += max(0.0, pair.weight * (1.0 - level.data.tried[p].leverage))
         level.noise = squares / spare
-        for p in range(level.seen.n * self.n_actions):
+        for p in range(level.rows.seen.n * self.n_actions):
             pair = level.pairs + p
             pair.noise = (SHARED * level.noise + pair.noise) / (SHARED + pair.weight)
             pair.later /= max(1.0, pair.weight)
@@ -1012,97 +1693,145 @@ cdef class OptimisticPlanner:
         cdef double largest = 0.0, value
         cdef const Level* level = self.levels + h
         cdef const Move* move
-        for t in range(level.moved.n):
-            move = level.moves + t
-            value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else 0.0
+        for t in range(level.data.moved.n):
+            move = level.data.moves + t
+            value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else self.end_worth
             value -= level.pairs[move.pair].target
             largest = max(largest, max(fabs(move.most + value), fabs(move.least + value)))
         return largest
 
+    cdef void look_further(self) noexcept nogil:
+        # Z at all levels, given a plan.
+        cdef Py_ssize_t h
+        self.follow()
+        for h in range(self.horizon - 1, -1, -1):
+            self.raise_values(h)
+        if self.pooled and self.rows_of.table:
+            self.raise_repeatedly()
+        for h in range(self.horizon - 1, -1, -1):
+            self.look_beyond(h)
+
     cdef void follow(self) noexcept nogil:
         # The reach of every row under the greedy policy of the plan, by the moves that were seen.
-        cdef Py_ssize_t h, j, p, t
+        cdef Py_ssize_t h, j, t
         cdef Level* level
         cdef const Move* move
         cdef const State* state
-        for j in range(self.levels[0].seen.n):
+        for j in range(self.levels[0].rows.seen.n):
             self.levels[0].states[j].reach = self.levels[0].states[j].visits
         for h in range(self.horizon - 1):
             level = self.levels + h
-            for j in range(self.levels[h + 1].seen.n):
+            for j in range(self.levels[h + 1].rows.seen.n):
                 self.levels[h + 1].states[j].reach = 0.0
-            for p in range(level.seen.n * self.n_actions):
-                level.pairs[p].weight = 0.0
-            for t in range(level.moved.n):
-                level.pairs[level.moves[t].pair].weight += level.moves[t].count
-            for t in range(level.moved.n):
-                move = level.moves + t
+            for t in range(level.data.moved.n):
+                move = level.data.moves + t
                 state = level.states + move.pair // self.n_actions
                 if state.greedy == move.pair % self.n_actions:
                     self.levels[h + 1].states[move.next].reach += (
-                        state.reach * move.count / level.pairs[move.pair].weight
+                        state.reach * move.count / level.data.tried[move.pair].count
                     )
 
-    cdef void raise_values(self, Py_ssize_t h, double confidence) noexcept nogil:
-        # Z of all pairs of level h.
+    cdef inline bint on_the_way(self, const State* state) noexcept nogil:
+        # Whether the greedy policy comes to a row about as often as the episodes did.
+        return state.reach > 0.0 and state.reach >= ON_THE_WAY * state.visits
+
+    cdef void raise_values(self, Py_ssize_t h) noexcept nogil:
+        # By how much the mean of a pair of level h may be better, as an outcome may be more frequent than it was.
         cdef Py_ssize_t a, j, t, p, d = self.dimension
-        cdef double value, hidden, most
+        cdef double value, hidden
         cdef Level* level = self.levels + h
-        cdef const Factor* factor
+        cdef const Data* data = level.data
         cdef const Move* move
         cdef const State* following = NULL
         cdef State* state
         cdef Pair* pair
-        for p in range(level.seen.n * self.n_actions):
+        for p in range(level.rows.seen.n * self.n_actions):
             pair = level.pairs + p
             pair.spread = pair.top = 0.0
-            pair.weight = pair.earned
-        for t in range(level.moved.n):
-            move = level.moves + t
+        for t in range(data.moved.n):
+            move = data.moves + t
             pair = level.pairs + move.pair
             state = level.states + move.pair // self.n_actions
             if h + 1 < self.horizon:
                 following = self.levels[h + 1].states + move.next
-                pair.weight += move.count * following.behind
-            if state.greedy == move.pair % self.n_actions and state.reach >= ON_THE_WAY * state.visits:
+            if state.greedy == move.pair % self.n_actions and self.on_the_way(state):
                 value = pair.target - pair.hope
                 if following != NULL:
                     value += following.hopeful - following.plain
                 pair.spread += value * value * move.count
             else:
-                value = (0.0 if following == NULL else following.hopeful) - pair.hope
+                value = (self.end_worth if following == NULL else following.hopeful) - pair.hope
                 pair.spread += move.squared + 2.0 * value * move.paid + value * value * move.count
                 value += move.most
             pair.top = max(pair.top, value)
         for a in range(self.n_actions):
-            factor = self.factor(h, a)
-            # Two fits with the factor of (h, a): of the squares, and of Z's targets.
             memset(self.x, 0, d * sizeof(double))
-            for j in range(level.seen.n):
+            for j in range(level.rows.seen.n):
                 if level.pairs[j * self.n_actions + a].spread > 0.0:
-                    add_row(self.x, &level.seen, j, level.pairs[j * self.n_actions + a].spread)
-            solve_on_support(factor, factor.u, self.x, self.w)
-            for j in range(level.seen.n):
-                level.pairs[j * self.n_actions + a].spread = row_dot(&level.seen, j, self.x)
-            memset(self.x, 0, d * sizeof(double))
-            for j in range(level.seen.n):
-                if level.pairs[j * self.n_actions + a].weight != 0.0:
-                    add_row(self.x, &level.seen, j, level.pairs[j * self.n_actions + a].weight)
-            solve_on_support(factor, factor.u, self.x, self.w)
-            for j in range(level.seen.n):
-                level.pairs[j * self.n_actions + a].behind = row_dot(&level.seen, j, self.x)
-        for j in range(level.seen.n):
+                    add_row(self.x, &level.rows.seen, j, level.pairs[j * self.n_actions + a].spread)
+            self.solve(level, a)
+            for j in range(level.rows.seen.n):
+                level.pairs[j * self.n_actions + a].spread = row_dot(&level.rows.seen, j, self.x)
+        for j in range(level.rows.seen.n):
             state = level.states + j
-            most = self.ceiling(h, state.before)
-            state.behind = state.hopeful
             for a in range(self.n_actions):
-                pair = level.pairs + j * self.n_actions + a
-                value = pair.hope
-                if self.guess > 0.0 and not (a == state.greedy and state.reach >= ON_THE_WAY * state.visits):
+                p = j * self.n_actions + a
+                pair = level.pairs + p
+                pair.raised = 0.0
+                if self.guess > 0.0 and not (a == state.greedy and self.on_the_way(state)):
                     pair.spread = max(pair.spread, pair.noise)
                 if pair.spread > ROUNDING:
-                    hidden = 0.5 * pair.chance * pair.top
-                    value += hidden + sqrt(hidden * hidden + 2.0 * confidence * pair.leverage * pair.spread)
+                    hidden = 0.5 * data.tried[p].chance * pair.top
+                    pair.raised = hidden + sqrt(
+                        hidden * hidden + 2.0 * self.confidence * data.tried[p].leverage * pair.spread
+                    )
+
+    cdef void solve(self, const Level* level, Py_ssize_t a) noexcept nogil:
+        # x <- V^{-1} x with the V of an action.
+        cdef Py_ssize_t j, column
+        cdef double value
+        if not (level.data.shared and level.rows.table):
+            solve_on_support(level.data.factors + a, level.data.factors[a].u, self.x, self.w)
+            return
+        for j in range(level.rows.seen.n):
+            column = level.rows.columns[j]
+            if column >= 0:
+                value = level.rows.seen.rows[j * self.dimension + column]
+                self.x[column] /= self.ridge + level.data.tried[j * self.n_actions + a].count * value * value
+
+    cdef void look_beyond(self, Py_ssize_t h) noexcept nogil:
+        # Z of all pairs of level h.
+        cdef Py_ssize_t a, j, t, p, d = self.dimension
+        cdef double value, most
+        cdef Level* level = self.levels + h
+        cdef const Data* data = level.data
+        cdef const Move* move
+        cdef State* state
+        cdef Pair* pair
+        for p in range(level.rows.seen.n * self.n_actions):
+            level.pairs[p].weight = data.tried[p].earned
+            if h + 1 == self.horizon and self.pooled:
+                level.pairs[p].weight += data.tried[p].count * self.end_worth
+        for t in range(data.moved.n if h + 1 < self.horizon else 0):
+            move = data.moves + t
+            level.pairs[move.pair].weight += move.count * self.levels[h + 1].states[move.next].behind
+        for a in range(self.n_actions):
+            memset(self.x, 0, d * sizeof(double))
+            for j in range(level.rows.seen.n):
+                if level.pairs[j * self.n_actions + a].weight != 0.0:
+                    add_row(self.x, &level.rows.seen, j, level.pairs[j * self.n_actions + a].weight)
+            self.solve(level, a)
+            for j in range(level.rows.seen.n):
+                level.pairs[j * self.n_actions + a].behind = row_dot(&level.rows.seen, j, self.x)
+        for j in range(level.rows.seen.n):
+            state = level.states + j
+            most = self.ceiling(h, state.held)
+            state.behind = state.hopeful
+            if self.has_ended(level, j):
+                continue
+            for a in range(self.n_actions):
+                pair = level.pairs + j * self.n_actions + a
+                value = pair.hope + pair.raised
                 pair.behind = clip(max(value, pair.behind), most)
                 state.behind = max(state.behind, pair.behind)
 
@@ -1115,10 +1844,16 @@ cdef class OptimisticPlanner:
         return self.levels[h].top if self.guess == 0.0 else INFINITY
 
     cdef inline double hoped(
-        self, double f, double chance, double later, double most, double lucky
+        self, const Data* data, double f, double chance, double later, double most, double lucky, double claim
     ) noexcept nogil:
-        # W of a pair whose F is f and whose phi^T omega is `later`; its mean may be better by `lucky`.
-        return clip(max(max(f + (chance if chance >= self.floor else 0.0) * (most - f), f + lucky), later), most)
+        # W of a pair whose F is f and whose phi^T omega is `later`; its mean may be better by `lucky`. `claim` < 0: what
+        # it may hide is not known for all levels together.
+        cdef double base = f
+        if claim < 0.0:
+            if data.shared and self.sums and not data.rows.table:
+                base = clip(max(f, later), most)
+            claim = base + (chance if chance >= self.floor else 0.0) * (most - base)
+        return clip(max(max(claim, f + lucky), later), most)
 
     def choose(self, level, features, earned, u):
         """Return the action of the optimistic rule in a state: largest W, then largest leverage, then at random.
@@ -1141,25 +1876,29 @@ cdef class OptimisticPlanner:
 
     cdef Py_ssize_t optimist(self, Py_ssize_t h, const double* phi, double earned, double u) noexcept nogil:
         cdef Level* level = self.levels + h
-        cdef Py_ssize_t a, j = number_of(&level.seen, phi), count = 0, chosen, n_actions = self.n_actions
+        cdef Py_ssize_t a, p, j = number_of(&level.rows.seen, phi), count = 0, chosen, n_actions = self.n_actions
         cdef Py_ssize_t d = self.dimension
-        cdef double best = 0.0, most, leverage, chance
+        cdef double best = 0.0, most, leverage, chance, claim
+        cdef const Tried* tried = level.data.tried
         if self.guess > 0.0:
             earned = -INFINITY
-        most = self.ceiling(h, max(earned, level.states[j].before) if j >= 0 else earned)
+        most = self.ceiling(h, max(earned, level.states[j].held) if j >= 0 else earned)
         for a in range(n_actions):
+            p, claim = j * n_actions + a, -1.0
             if j >= 0:
-                leverage, chance = level.pairs[j * n_actions + a].leverage, level.pairs[j * n_actions + a].chance
+                leverage, chance = tried[p].leverage, tried[p].chance
+                if leverage == tried[p].planned:
+                    claim = min(self.claim_of(tried + p, level.pairs + p), most)
             else:
-                leverage = self.leverage(h, a, phi)
+                leverage = self.leverage(level.data, a, phi, -1)
                 chance = chance_of(self.log_confidence * leverage)
             self.scores[a] = self.hoped(
-                clip(dot(phi, self.theta + (h * n_actions + a) * d, d), most), chance,
+                level.data, clip(dot(phi, self.theta + (h * n_actions + a) * d, d), most), chance,
                 dot(phi, self.omega + (h * n_actions + a) * d, d), most,
-                self.lucky(level.pairs[j * n_actions + a].noise if j >= 0 else level.noise, leverage)
+                self.lucky(level.pairs[p].noise if j >= 0 else level.noise, leverage), claim
             )
             if self.raised and j >= 0:
-                self.scores[a] = max(self.scores[a], min(level.pairs[j * n_actions + a].behind, most))
+                self.scores[a] = max(self.scores[a], min(level.pairs[p].behind, most))
             self.scores[a] += CURIOSITY * leverage / (1.0 + leverage)
             best = max(best, self.scores[a])
         for a in range(n_actions):
@@ -1220,18 +1959,18 @@ cdef class OptimisticPlanner:
         cdef double best, visits
         cdef Level* level = self.levels + h
         cdef const Pair* pair
-        for i in range(level.seen.n * n_actions):
+        for i in range(level.rows.seen.n * n_actions):
             level.pairs[i].weight = 0.0
         for i in range(index.shape[0]):
             level.pairs[level.steps[index[i]].row * n_actions + level.steps[index[i]].action].weight += 1.0
-        for j in range(level.seen.n):
+        for j in range(level.rows.seen.n):
             best, visits, pair = 0.0, 0.0, level.pairs + j * n_actions
             for a in range(n_actions):
                 visits += pair[a].weight
             if visits == 0.0:
                 continue
             for a in range(n_actions):
-                self.scores[a] = clip(row_dot(&level.seen, j, theta + a * self.dimension), self.most_fitted(h))
+                self.scores[a] = clip(row_dot(&level.rows.seen, j, theta + a * self.dimension), self.most_fitted(h))
                 best = max(best, self.scores[a])
             for a in range(n_actions):
                 total += pair[a].weight * min(1.0, best - self.scores[a])
@@ -1267,7 +2006,7 @@ cdef class OptimisticPlanner:
                 raise ValueError(f"imagined: expected numbers >= 0, got {extra.min()}")
         shaken = None if normals is None else as_floats("normals", normals, (self.horizon, self.n_episodes))
         estimates = np.zeros((self.horizon, self.n_actions, self.dimension))
-        carry = np.zeros(self.n_episodes) if flag(returns, "returns") else None
+        carry = np.zeros((self.horizon if self.pooled else 1) * self.n_episodes) if flag(returns, "returns") else None
         cdef double slack = number(near, "near")
         cdef double* theta = entries(estimates)
         cdef double* carried = NULL if carry is None else entries(carry)
@@ -1278,17 +2017,21 @@ cdef class OptimisticPlanner:
             self.imagined = NULL if extra is None else entries(extra)
             self.normals = NULL if shaken is None else entries(shaken)
             with nogil:
-                self.backward(by_episode, theta, NULL, carried, slack, 0.0)
+                self.backward(by_episode, theta, NULL, carried, slack, 0.0, 0)
         finally:
             self.imagined = self.normals = NULL
             self.busy = False
         return estimates
 
     cdef int make_room_for_weighted(self) except -1:
-        cdef Py_ssize_t i, most = 0
-        for i in range(self.horizon * self.n_actions):
-            most = max(most, self.factors[i].n)
-        if most * most > len(self._weighted):
-            self._weighted = np.empty(most * most)
+        cdef Py_ssize_t i, a, most = 0
+        for i in range(self.n_data):
+            for a in range(self.n_actions):
+                most = max(most, self.data[i].factors[a].n)
+        # Levels that share data find the factors of all actions there.
+        self.weighted_size = most * most if self.pooled else 0
+        most *= most * (self.n_actions if self.pooled else 1)
+        if most > len(self._weighted):
+            self._weighted = np.empty(most)
             self.weighted = entries(self._weighted)
         return 0
