@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.learner import LOGGER
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
+from dmq_fast.homogeneity import Groups
 from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
@@ -70,6 +71,8 @@ class SelfStoppingRun:
     progress : callable, optional
         A `Report`.
     tuning : Tuning, optional
+    groups : sequence of int, optional
+        A label of each level, (H,): levels of one label share their data. By default no two do.
 
     Attributes
     ----------
@@ -103,15 +106,17 @@ class SelfStoppingRun:
         ledger: Ledger | None = None,
         progress: Report | None = None,
         tuning: Tuning = TUNING,
+        groups: Groups | None = None,
     ) -> None:
         self.progress, self.tuning = progress, tuning
         sizes = (sampler.horizon, sampler.n_actions, sampler.dimension)
-        self.planner = OptimisticPlanner(*sizes, tuning.ridge, aim.log_confidence)
+        self.planner = OptimisticPlanner(*sizes, tuning.ridge, aim.log_confidence, groups, aim.mode != "quick")
+        aim = aim.repeated(repeats(self.planner.groups))
         self.ledger = Ledger(Budget(), None, PURPOSES, ("rollouts",)) if ledger is None else ledger
         self.episodes = Episodes(sampler, self.planner, stream, self.ledger)
         self.bootstrap = Bootstrap(self.planner, aim, tuning, stream)
         self.duels = Duels(self.episodes, self.bootstrap, self.plan)
-        self.units = Units(sampler.rewards, self.planner)
+        self.units = Units(sampler.rewards, self.planner, most_to_go(sampler) if self.planner.pooled else None)
         self.bootstrap.noisy_rewards = self.units.model.noise is not None
         self.contradictions, self.status = 0, "interrupted"
         self.pursue(aim.in_units_of(self.units.model.width))
@@ -236,7 +241,8 @@ class SelfStoppingRun:
         planner, tuning, epsilon, delta = self.planner, self.tuning, self.aim.epsilon, self.aim.delta
         while True:
             self.plan(impatience)
-            more = max(planner.n_rows) // tuning.rows_per_episode + planner.n_episodes // tuning.episodes_per_plan
+            per_plan = tuning.pooled_episodes_per_plan if planner.pooled else tuning.episodes_per_plan
+            more = max(planner.n_rows) // tuning.rows_per_episode + planner.n_episodes // per_plan
             if not planner.n_episodes:
                 self.episodes.play("explore", 1, planner.theta)
             elif self.upside > epsilon:
@@ -411,7 +417,7 @@ class SelfStoppingRun:
         self.contradictions += 1
         self.pursue(self.aim)
         self.candidate, self.watched = self.newest(), None
-        if self.p_min < self.tuning.least_share * self.aim.epsilon:
+        if self.p_min < self.tuning.least_share * self.aim.epsilon / self.aim.repeats:
             raise Contradiction
         return False
 
@@ -467,3 +473,14 @@ class SelfStoppingRun:
             disagreements=tuple(one.times(points.width) for one in self.disagreements),
             doubts=tuple(self.units.warnings()),
         )
+
+
+def repeats(groups: Groups) -> int:
+    """Return the size of the largest group: so often an episode can meet one pair."""
+    return max(map(groups.count, set(groups)))
+
+
+def most_to_go(sampler: Sampler) -> Floats | None:
+    """Return what can still be earned from each level on, (H,), if the environment knows, as tables do."""
+    most: Floats | None = getattr(sampler.unwrapped().env, "most_to_go", None)
+    return most

@@ -35,6 +35,7 @@ from dmq_fast.environments.ranges import (
     tightest,
     value_range,
 )
+from dmq_fast.homogeneity import equal_levels
 from dmq_fast.kernels import is_sparse
 from dmq_fast.observing import TableObserver
 from dmq_fast.rewards import RewardModel, ValueRange
@@ -206,6 +207,11 @@ class FiniteMDP:
             frozen_csr(array) if is_sparse(array) else frozen(array)
 
     @cached_property
+    def homogeneous(self) -> bool | tuple[int, ...]:
+        """Whether all levels have the same arrays, or labels of the levels if the last one alone has others."""
+        return equal_levels(self.P, self.R, self.features, self.caps)
+
+    @cached_property
     def expected_rewards(self) -> tuple[Array, ...]:
         """Mean reward of every state and action: H read-only arrays (S_h, K)."""
         return tuple(
@@ -252,6 +258,18 @@ class FiniteMDP:
         lows, highs = (path_sums(self.P, self.R, self.caps, self._edges, which) for which in ("least", "largest"))
         counted = [mask & ~ended for mask, ended in zip(self.reachable, self.ended, strict=True)]
         return frozen(tightest(lows, highs, counted))
+
+    @cached_property
+    def most_to_go(self) -> Array:
+        """Largest sum of the rewards from each level on, in any state that can be reached at some level, (H,), read-only.
+
+        Where levels differ in their states: in any state of the level. Unlike `value_range` it falls with the steps left.
+        """
+        highs = path_sums(self.P, self.R, self.caps, self._edges)
+        if len(set(self.n_states)) > 1:
+            return frozen(np.array([high.max() for high in highs]))
+        some = np.logical_or.reduce(self.reachable)
+        return frozen(np.array([high[some].max() for high in highs]))
 
     @property
     def gap_tolerance(self) -> float:

@@ -9,11 +9,12 @@ from dmq_fast.engine.learner import Environment, Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
 from dmq_fast.environments.sources import as_environment
+from dmq_fast.homogeneity import AUTO, Groups, Homogeneous, groups_of
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult
 from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers import check_shown
-from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
+from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun, repeats
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.tuning import TUNING, Tuning
 
@@ -53,6 +54,13 @@ class SelfStopping(Learner[SelfStoppingResult]):
     noise : float, optional
         Where rewards are means plus noise of any size: a guess of its standard deviation, in points. Default: what the
         environment declares; without it, what a trajectory earns from a level on lies in the value range.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        Whether transitions, rewards and features are the same at every level. Then a step at one level is data for all,
+        which saves most trajectories (docs/homogeneous.md). Or H labels: levels of one label are the same. "auto": what
+        the environment declares; tables know. Visits to one pair at several levels are compared during the run, and
+        levels that differ are told apart. What no test can see is a difference at levels where nothing was visited: a
+        room that was known from early visits and pays from some level on. Who declares an environment homogeneous
+        declares that away.
     tuning : Tuning, optional
         The other numbers of a run. Those with the role PROMISE were chosen so that runs keep their promise.
     rng : None, int, SeedSequence, Generator or Stream, optional
@@ -65,6 +73,8 @@ class SelfStopping(Learner[SelfStoppingResult]):
         The key, at its first call.
     aim : Aim
         epsilon, delta, mode and p_min, checked.
+    groups : tuple of int
+        A label for each level; levels of one label share their data.
     tuning : Tuning
 
     Raises
@@ -91,15 +101,17 @@ class SelfStopping(Learner[SelfStoppingResult]):
         p_min: float | None = None,
         value_range: ValueRange = None,
         noise: float | None = None,
+        homogeneous: Homogeneous = AUTO,
         tuning: Tuning | None = None,
         rng: Seed = None,
     ) -> None:
         super().__init__(env, rng, value_range, noise)
+        self.groups = groups_of(self.sampler, homogeneous)
         rewards = self.sampler.rewards
         if epsilon is None:
             epsilon = 0.05 if rewards.known and (rewards.low, rewards.high) == (0.0, 1.0) else "5%"
         width = rewards.width if rewards.known else None
-        self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min, width=width)
+        self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min, width=width).repeated(repeats(self.groups))
         self.tuning = as_tuning(tuning)
         check_shown(self.sampler, "a self-stopping run")
 
@@ -109,10 +121,11 @@ class SelfStopping(Learner[SelfStoppingResult]):
         changes = self.tuning.changes()
         header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()}
         header |= {"tuning": changes} if changes else {}
+        header |= {"groups": list(self.groups)} if self.aim.repeats > 1 else {}
         header |= {} if self.sampler.rewards.is_unit else {"rewards": self.sampler.rewards.describe()}
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
-        return StoppingSession(resources, ledger, self.aim, self.tuning)
+        return StoppingSession(resources, ledger, self.aim, self.tuning, self.groups)
 
     def __repr__(self) -> str:
         aim, tuned = self.aim, "" if self.tuning == TUNING else f", tuning={self.tuning!r}"
@@ -125,10 +138,10 @@ class SelfStopping(Learner[SelfStoppingResult]):
 class StoppingSession(Session[SelfStoppingResult]):
     """One self-stopping run."""
 
-    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning) -> None:
+    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, groups: Groups) -> None:
         super().__init__(resources, ledger)
         progress = self.planned if callable(resources.progress) else None
-        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning)
+        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning, groups)
 
     def run(self) -> None:
         """Run until a policy has passed its test, or a budget is used up."""
@@ -169,6 +182,7 @@ def learn(
     mode: str = "strict",
     value_range: ValueRange = None,
     noise: float | None = None,
+    homogeneous: Homogeneous = AUTO,
     rng: Seed = None,
     **how: Any,
 ) -> SelfStoppingResult:
@@ -178,7 +192,7 @@ def learn(
     ----------
     env : FiniteMDP, CompiledEnv, BatchEnvironment, Sampler, or what makes one
         Also a Gymnasium environment, its id, a class or a function: what `environments.as_environment` takes.
-    epsilon, delta, mode, value_range, noise, rng
+    epsilon, delta, mode, value_range, noise, homogeneous, rng
         As those of `SelfStopping`.
     horizon : int, optional
         Number of levels H, which Gymnasium environments need.
@@ -209,5 +223,7 @@ def learn(
     ('finished', -13.0)
     """
     env = as_environment(env, horizon)
-    learner = SelfStopping(env, epsilon, delta, mode=mode, value_range=value_range, noise=noise, rng=rng)
+    learner = SelfStopping(
+        env, epsilon, delta, mode=mode, value_range=value_range, noise=noise, homogeneous=homogeneous, rng=rng
+    )
     return learner.learn(**how)

@@ -17,6 +17,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
@@ -74,6 +75,9 @@ class Sampler:
         What the rewards from a level on can add up to; see `RewardModel`. None: what `env` declares.
     noise : float or None
         Standard deviation of the noise of rewards around their means. None: what `env` declares.
+    homogeneous : bool, sequence of int or None
+        Whether all levels have the same transitions, rewards and features, or a label of each level: levels of one label
+        have. None: what `env` declares.
     shows_trajectories : bool
         Whether it can show single trajectories, as `trajectories` does; a self-stopping run needs them.
 
@@ -117,6 +121,7 @@ class Sampler:
     env: Any = None
     value_range: ValueRange = None
     noise: float | None = None
+    homogeneous: Homogeneous | None = None
 
     def __new__(cls, *_arguments: Any, **_options: Any) -> Self:
         """Refuse a class without a method that draws."""

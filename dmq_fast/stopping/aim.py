@@ -13,8 +13,8 @@ __all__ = ["MODES", "Aim"]
 MODES = ("strict", "quick", "many")
 """The names of the modes; see `Aim.of`."""
 
-# p_min of the quick mode.
-QUICK = 0.5
+# p_min of the quick mode; and where several levels share their data, as then one miss counts for all of them.
+QUICK, QUICK_POOLED = 0.5, 0.1
 
 # The largest epsilon in units, where the range of what was seen is not much larger than epsilon.
 COARSEST = 0.5
@@ -43,6 +43,8 @@ class Aim:
     share : float or None
         epsilon as a share of the span between uniform play and the best policy found, if that was asked for. Then
         `points` are an estimate, which falls while a run learns what the span is.
+    repeats : int
+        The most levels that share their data: how often an episode can meet a pair.
     """
 
     points: float
@@ -52,6 +54,7 @@ class Aim:
     smallest: float | None = None
     width: float = 1.0
     share: float | None = None
+    repeats: int = 1
 
     @classmethod
     def of(
@@ -72,10 +75,10 @@ class Aim:
         delta : float, default 0.05
             In (0, 1).
         mode : {"strict", "quick", "many"}
-            "quick" ignores outcomes that have a probability below 1/2 in some state and action, and counts an outcome
-            as excluded by fewer visits. "many" covers many small outcomes on one path, too, which the others do not.
+            "quick" ignores outcomes that have a probability below 1/2 in some state and action, or 1/10 where levels
+            share their data, and counts an outcome as excluded by fewer visits. "many" covers many small outcomes on one path, too, which the others do not.
         p_min : float, optional
-            In (0, 1]; by default epsilon in units, and 1/2 in the quick mode.
+            In (0, 1]; by default epsilon in units over `repeats`, and 1/2 or 1/10 in the quick mode.
         width : float or None
             Points of a unit; None if they are not known yet.
 
@@ -102,6 +105,10 @@ class Aim:
         """Return the same aim where a unit has so many points; a share is one of the whole range."""
         return replace(self, width=width, points=self.points if self.share is None else self.share * width)
 
+    def repeated(self, repeats: int) -> Aim:
+        """Return the aim where an episode can meet a pair so often."""
+        return replace(self, repeats=repeats)
+
     def tightened(self, points: float) -> Aim:
         """Return the aim with another epsilon, in points."""
         return replace(self, points=points)
@@ -116,11 +123,14 @@ class Aim:
     def p_min(self) -> float:
         """Smallest probability, at a single state and action, of an outcome that is looked for off the returned policy.
 
-        With epsilon in units, that of the strict mode, none that could matter is left out.
+        With epsilon in units, that of the strict mode, none that could matter is left out; where an episode can meet
+        a pair n times, with epsilon / n.
         """
         if self.smallest is not None:
             return self.smallest
-        return QUICK if self.mode == "quick" else self.epsilon
+        if self.mode == "quick":
+            return QUICK if self.repeats == 1 else QUICK_POOLED
+        return self.epsilon / self.repeats
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers, which determine the mode, as journals and result files hold them."""

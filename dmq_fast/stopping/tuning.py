@@ -51,6 +51,8 @@ class Tuning:
     episodes_per_plan : int, default 500
         COST, episodes. One more episode is played between two plans of exploration for each so many so far, as one more
         changes a plan by less and less.
+    pooled_episodes_per_plan : int, default 50
+        COST, episodes. The same where levels share their data, and episodes plan again on their way.
     refits : int, default 40
         PROMISE, refits. Of 40, the 0.95 quantile is the second largest. Of fewer it is left to chance where about as
         many object.
@@ -126,6 +128,7 @@ class Tuning:
     impatience: float = number(1e-3, COST, "share of an imagined value")
     rows_per_episode: int = number(512, COST, "feature rows", 1)
     episodes_per_plan: int = number(500, COST, "episodes", 1)
+    pooled_episodes_per_plan: int = number(50, COST, "episodes", 1)
     # ---- Noise
     refits: int = number(40, PROMISE, "refits", 2)
     first_sample: int = number(8, COST, "episodes", 1)

@@ -26,6 +26,9 @@ WIDER = 1.5
 # The width of a range in which nothing was seen to differ, in units of epsilon.
 NOTHING_SEEN = 20.0
 
+# Room for rounding in sums of rewards, in units.
+SLACK = 1e-9
+
 # A range widened after this share of the episodes was widened late.
 LATE = 0.75
 
@@ -38,6 +41,8 @@ class Units:
     declared : RewardModel
     planner : OptimisticPlanner
         Gets every range.
+    most_to_go : numpy.ndarray, shape (H,), optional
+        What can still be earned from each level on, in points, where more is known than the range.
 
     Attributes
     ----------
@@ -49,8 +54,8 @@ class Units:
         Number of episodes when the range changed last.
     """
 
-    def __init__(self, declared: RewardModel, planner: OptimisticPlanner) -> None:
-        self.declared, self.planner = declared, planner
+    def __init__(self, declared: RewardModel, planner: OptimisticPlanner, most_to_go: Floats | None = None) -> None:
+        self.declared, self.planner, self.most_to_go = declared, planner, most_to_go
         self.model = declared if declared.known else replace(declared, bounds=self.same_at_all_levels(0.0, 1.0))
         self.refusal: tuple[int, float] | None = None
         self.widened_at, self._records = 0, 0
@@ -63,7 +68,10 @@ class Units:
     def set(self, model: RewardModel) -> None:
         """Measure values in the range of a model from now on."""
         self.model, noise = model, model.noise
-        self.planner.set_rewards(model.low, model.width, model.tops, None if noise is None else noise / model.width)
+        tops = model.tops
+        if self.most_to_go is not None and noise is None:
+            tops = np.minimum(tops, (self.most_to_go - model.low) / model.width + SLACK)
+        self.planner.set_rewards(model.low, model.width, tops, None if noise is None else noise / model.width)
 
     def follow(self, epsilon: float) -> bool:
         """Widen the range if episodes left it; return whether it changed. epsilon is in points."""
