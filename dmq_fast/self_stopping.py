@@ -1,9 +1,9 @@
 """A run that chooses its number of episodes and stops by itself (docs/adaptive.md).
 
 The only assumption is the paper's: Q* is linear in the features of every level. The algorithm is five steps, methods of
-`SelfStoppingRun` in the order of the page. Each returns True if it has no objection to the present candidate, a policy
+`SelfStoppingRun` in the order of the page, and a sixth where levels share their data. Each returns True if it has no objection to the present candidate, a policy
 that is greedy on frozen estimates. Otherwise it plays episodes and returns False, and the run begins again with the
-first step. So a policy is returned once all five agree in one pass. Their numbers are in `stopping.tuning`, in the same
+first step. So a policy is returned once all agree in one pass. Their numbers are in `stopping.tuning`, in the same
 order.
 
 Data and plans are in `kernels.OptimisticPlanner`; streams, budgets and the journal in `stopping.episodes`. Values are
@@ -29,6 +29,7 @@ from dmq_fast.stopping.bootstrap import Bootstrap
 from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of
 from dmq_fast.stopping.duels import Contradiction, Duels
 from dmq_fast.stopping.episodes import Episodes
+from dmq_fast.stopping.levels import Difference, difference, split
 from dmq_fast.stopping.linearity import Disagreement, disagreements
 from dmq_fast.stopping.outcome import CONTRADICTION, Outcome, coarse, interval, mean_interval
 from dmq_fast.stopping.tuning import TUNING, Tuning
@@ -126,6 +127,8 @@ class SelfStoppingRun:
         self.watched: Candidate | None = None
         self.loss_quantile, self.rare_transitions = 0.0, 0.0
         self.disagreements: list[Disagreement] = []
+        self.differences: list[Difference] = []
+        self.level_tests = 0
 
     def learn(self) -> Outcome:
         """Run until all steps agree, a budget is used up, or returns and fits cannot be reconciled."""
@@ -135,6 +138,7 @@ class SelfStoppingRun:
             self.look_behind_rare_transitions,
             self.test,
             self.ask_returns,
+            self.levels_are_alike,
         )
         try:
             self.play_uniformly()
@@ -349,6 +353,8 @@ class SelfStoppingRun:
         """
         candidate, before = self.candidate, self.planner.n_episodes
         if not len(candidate):
+            if not self.levels_are_alike():
+                return False
             self.begin_test()
         size = self.duels.test_size()
         self.watched, self.phase = candidate, "test"
@@ -421,6 +427,28 @@ class SelfStoppingRun:
             raise Contradiction
         return False
 
+    # ---- Are levels the same?
+
+    def levels_are_alike(self) -> bool:
+        """Return whether levels that share their data look alike; otherwise those that differ no longer share them.
+
+        Asked before each test of a candidate and at the end. Where levels are told apart, the run goes on with the same
+        episodes: a step keeps its level.
+        """
+        planner, known = self.planner, len(self.differences)
+        while planner.pooled:
+            self.plan()
+            found = difference(planner, self.tuning, self.level_tests)
+            self.level_tests += 1
+            if found is None:
+                break
+            self.differences.append(found)
+            planner.regroup(split(planner.groups, found))
+            self.episodes.regrouped()
+            self.pursue(self.aim.repeated(repeats(planner.groups)))
+            self.candidate, self.watched = self.newest(), None
+        return len(self.differences) == known
+
     # ---- Is Q* linear?
 
     def look_for_nonlinearity(self) -> None:
@@ -472,6 +500,8 @@ class SelfStoppingRun:
             duels_won=self.duels.won,
             disagreements=tuple(one.times(points.width) for one in self.disagreements),
             doubts=tuple(self.units.warnings()),
+            groups=planner.groups,
+            differences=tuple(self.differences),
         )
 
 

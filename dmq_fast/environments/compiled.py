@@ -21,6 +21,7 @@ from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, address_of
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
+from dmq_fast.homogeneity import as_labels
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
@@ -55,6 +56,9 @@ class CompiledEnv:
     noise : float, optional
         > 0, where rewards are means plus noise: a guess of its standard deviation. What is earned may then leave the
         range, which is that of the means.
+    homogeneous : bool or sequence of int, default False
+        Whether transitions, rewards and features are the same at every level, or a label of each level: levels of one
+        label are the same. A self-stopping run then needs far fewer episodes.
 
     Attributes
     ----------
@@ -63,6 +67,7 @@ class CompiledEnv:
     value_range : numpy.ndarray, shape (H, 2), or None
         The declared range by level.
     noise : float or None
+    homogeneous : bool or tuple of int
     name : str
     parameters : dict
     features : FeatureMap or None
@@ -91,6 +96,7 @@ class CompiledEnv:
         data: Sequence[NDArray[Any]] = (),
         value_range: ValueRange = None,
         noise: float | None = None,
+        homogeneous: bool | Sequence[int] = False,
     ) -> None:
         if factory is not None and not callable(factory):
             raise TypeError(f"factory: expected a function, got {type(factory).__name__}")
@@ -106,6 +112,7 @@ class CompiledEnv:
         declared = getattr(latent, "value_range", None) if value_range is None else value_range
         self.value_range = as_bounds(declared, self.horizon)
         self.noise = None if noise is None else as_noise(noise)
+        self.homogeneous = homogeneous if isinstance(homogeneous, bool) else as_labels(homogeneous, self.horizon)
         self._set_features(features)
 
     def _set_features(self, features: FeatureMap | None) -> None:

@@ -58,7 +58,7 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     horizon = integer("horizon", horizon, 1)
     lost = 0.0 - steps_left(horizon, CAR_LIMIT)  # without zeros of another sign
     value_range = np.stack([lost, np.zeros(horizon)], axis=1)
-    return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range)
+    return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range, CAR_LIMIT)
 
 
 @register("cart-pole")
@@ -90,7 +90,7 @@ def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: 
     """
     horizon = integer("horizon", horizon, 1)
     value_range = np.stack([np.zeros(horizon), steps_left(horizon, CART_LIMIT)], axis=1)
-    return _control("cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order, value_range)
+    return _control("cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order, value_range, CART_LIMIT)
 
 
 def steps_left(horizon: int, limit: int) -> NDArray[np.float64]:
@@ -107,6 +107,7 @@ def _control(
     features: str | FeatureMap,
     order: int | None,
     value_range: NDArray[np.float64],
+    limit: int,
 ) -> CompiledEnv:
     again = functools.partial(factory, horizon, features, order)
     if isinstance(features, str):
@@ -124,4 +125,5 @@ def _control(
         factory=again,
         features=feature_map,
         value_range=value_range,
+        homogeneous=horizon <= limit,
     )

@@ -208,6 +208,7 @@ class NoisyMDP:
         self.tables = source if (scale, shift) == (1.0, 0.0) else affine(source, scale, shift)
         self.horizon, self.n_actions, self.dimension = source.horizon, source.n_actions, source.dimension
         self.value_range, self.noise = self.tables.value_range, scale * sigma or None
+        self.homogeneous = source.homogeneous and not last
         self.name = f"noisy-{source.name}" if sigma else source.name
         self.parameters = {**self.tables.parameters, "sigma": sigma, "last": last}
         self._draws = once_each(Draws, source.P)

@@ -84,6 +84,7 @@ SPELLED = {
     "MODULE:FUNCTION, which returns a FunctionClass.",
     "epsilon": "",
     "value_range": "As a text: LOW,HIGH, one such pair for each level with / between them, or seen.",
+    "homogeneous": "As a text: auto, yes, no, or labels such as 0,0,0,1.",
 }
 """Arguments that take objects, or more than one type, and how a text gives them."""
 
@@ -102,12 +103,24 @@ def read_text(name: str, text: str) -> Any:
         return share_or_points(text)
     if name == "value_range":
         return text if text == SEEN else range_of(text)
+    if name == "homogeneous":
+        return labels_of(text)
     if name != "initial" or text in ("uniform", "fixed"):
         return text
     try:
         return [[int(action) for action in sequence.split(",")] for sequence in text.split("/")]
     except ValueError:
         raise ValueError(f"expected uniform, fixed, or actions such as 0,1,2, got {text!r}") from None
+
+
+def labels_of(text: str) -> bool | str | list[int]:
+    """Return which levels are the same: auto, yes, no, or a label for each of them."""
+    if text in ("auto", "yes", "no"):
+        return text if text == "auto" else text == "yes"
+    try:
+        return [int(label) for label in text.split(",")]
+    except ValueError:
+        raise ValueError(f"expected auto, yes, no, or labels such as 0,0,0,1, got {text!r}") from None
 
 
 def share_or_points(text: str) -> float | str:
@@ -145,6 +158,8 @@ def range_of(text: str) -> tuple[float, ...] | list[tuple[float, ...]]:
 def named_learner(name: str, env: Environment, given: Mapping[str, Any]) -> DMQ | SelfStopping:
     """Return the learner of a name with these arguments: those of `decisions_of`, and `rng`. None is a default."""
     chosen = {key: value for key, value in given.items() if value is not None}
+    if isinstance(spelled := chosen.get("homogeneous"), str):
+        chosen["homogeneous"] = read_text("homogeneous", spelled)
     if isinstance(spelled := chosen.get("value_range"), str):  # as a sweep gives it, where lists are grids
         chosen["value_range"] = range_as_given(spelled)
     if name == "self-stopping":

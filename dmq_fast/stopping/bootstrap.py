@@ -105,10 +105,11 @@ class Bootstrap:
         """Return mean weights of imagined visits, of every row and action by level: the leverage times the visits."""
         planner = self.planner
         rows, actions, _ = planner.recorded(np.arange(planner.n_episodes))
-        shares = []
+        shares, labels = [], np.array(planner.groups)
         for h in range(planner.horizon):
             leverages = planner.table(h)[0]
-            pairs = rows[:, h] * planner.n_actions + actions[:, h]
+            alike = labels == labels[h]  # levels that share their data
+            pairs = (rows[:, alike] * planner.n_actions + actions[:, alike]).ravel()
             visits = np.bincount(pairs, minlength=leverages.size).reshape(leverages.shape)
             share = np.where(visits > 0, np.minimum(1.0, visits * leverages), 0.0)
             share[np.arange(len(share)), greedy_actions(planner.rows(h), theta[h])] = 0.0

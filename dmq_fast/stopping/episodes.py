@@ -66,8 +66,8 @@ class Episodes:
         check_shown(sampler, "a self-stopping run")
         self.sampler, self.planner, self.stream, self.ledger = sampler, planner, stream, ledger
         self._most = sampler.chunks(PIECE)[0]
-        # Feature rows by level, while a journal is replayed.
-        self._rows: list[list[Floats]] = [[] for _ in range(planner.horizon)]
+        # Feature rows by level, or of all levels where some share their data, while a journal is replayed.
+        self._rows: list[list[Floats]] = [[] for _ in range(1 if planner.pooled else planner.horizon)]
         self._episode: Episode | None = None
         inner = sampler.unwrapped()
         if type(inner) is RolloutSampler:
@@ -142,6 +142,11 @@ class Episodes:
         finally:
             ledger.trajectories[purpose] += planner.n_episodes - first
 
+    def regrouped(self) -> None:
+        """Follow the planner, in which fewer levels share their data from now on."""
+        if not self.planner.pooled:
+            self._rows = [list(self.planner.rows(h)) for h in range(self.planner.horizon)]
+
     # ---- Playing
 
     def _played(self, waiting: deque[Piece]) -> Generator[None]:
@@ -170,6 +175,8 @@ class Episodes:
     def _drawings(self, pieces: Iterator[Piece]) -> Iterator[Drawing]:
         call, theta, policy = self.planner.n_episodes, None, None
         for piece in pieces:
+            if piece.level < self.planner.horizon:
+                self.planner.refresh()
             if policy is None or piece.theta is not theta:
                 theta, policy = piece.theta, self._policy(piece)
             yield Drawing(policy, piece.n, self.stream.at(call))
@@ -185,7 +192,7 @@ class Episodes:
         planner = self.planner
         episodes = np.arange(first, planner.n_episodes)
         (rows, actions, _), rewards = planner.recorded(episodes), planner.paid(episodes)
-        new = [planner.rows(h, known[h]) for h in range(planner.horizon)]
+        new = [planner.rows(h, known[h]) for h in range(len(self._rows))]
         return [len(rows), *rows.ravel().tolist(), *actions.ravel().tolist()], [rewards, *new]
 
     def _add_record(self, record: Record, piece: Piece) -> None:
@@ -194,7 +201,8 @@ class Episodes:
         sizes, got = (n, 2 * math.prod(shape)), ((*record.integers, -1)[0], len(record.integers) - 1)
         expect(got == sizes, "{} episodes with {} rows and actions, got {} with {}", *sizes, *got)
         rows, actions = np.array(record.integers[1:]).reshape(2, *shape)
-        fresh = [max(0, int(last) + 1 - len(known)) for last, known in zip(rows.max(0), self._rows, strict=True)]
+        largest = [rows.max()] if planner.pooled else rows.max(axis=0)
+        fresh = [max(0, int(last) + 1 - len(known)) for last, known in zip(largest, self._rows, strict=True)]
         expect(bool((rows >= 0).all()), "numbers of feature rows >= 0, got {}", rows.min())
         size = rows.size + sum(fresh) * planner.dimension
         expect(
@@ -204,8 +212,9 @@ class Episodes:
         )
         rewards, new = record.floats[: rows.size].reshape(shape), record.floats[rows.size :]
         features, spelled = np.empty((*shape, planner.dimension)), iter(new.reshape(-1, planner.dimension))
-        for h, known in enumerate(self._rows):
-            known.extend(islice(spelled, fresh[h]))
-            features[:, h] = [known[row] for row in rows[:, h]]
+        for known, some in zip(self._rows, fresh, strict=True):
+            known.extend(islice(spelled, some))
+        for h in range(planner.horizon):
+            features[:, h] = [self._rows[0 if planner.pooled else h][row] for row in rows[:, h]]
         for episode in zip(features, actions, rewards, strict=True):
             planner.add(*episode)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from dmq_fast.homogeneity import Groups
+from dmq_fast.stopping.levels import Difference
 from dmq_fast.stopping.linearity import Disagreement
 
 __all__ = ["CONTRADICTION", "Outcome", "interval"]
@@ -88,6 +90,10 @@ class Outcome:
         Where returns differ from the fit on the path of the returned policy, by more than chance explains.
     doubts : tuple of str
         Warnings about the range of values.
+    groups : tuple of int
+        A label of each level in the end: levels of one label shared their data.
+    differences : tuple of Difference
+        Where levels that had shared their data turned out to differ.
     """
 
     theta: Floats
@@ -113,6 +119,8 @@ class Outcome:
     duels_won: int
     disagreements: tuple[Disagreement, ...]
     doubts: tuple[str, ...]
+    groups: Groups
+    differences: tuple[Difference, ...]
 
     @property
     def n_episodes(self) -> int:
@@ -213,6 +221,7 @@ class Outcome:
                     else "Q* may not be linear in the features"
                 )
             )
+        found += [one.warning for one in self.differences[:1]]
         found += self.doubts
         if not self.passed:
             found.append("no test was passed: nothing is known about the returned policy")
@@ -238,6 +247,10 @@ class Outcome:
             "share": self.share,
             "uniform": None if math.isnan(self.uniform) else self.uniform,
             "disagreements": [asdict(one) for one in self.disagreements],
+            "homogeneous": {
+                "groups": list(self.groups),
+                "differences": [asdict(one) for one in self.differences],
+            },
         }
 
 

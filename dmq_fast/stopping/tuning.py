@@ -104,6 +104,10 @@ class Tuning:
         DIAGNOSIS, refits. Their spread is the standard error of a difference between returns and fit.
     least_visits : int, default 20
         DIAGNOSIS, visits. Of a row with an action, for a warning: the law of fewer returns is far from normal.
+    level_delta : float, default 0.01
+        DIAGNOSIS, a probability. Of a false alarm that levels which share data differ: it costs episodes, no promise.
+    level_visits : int, default 24
+        DIAGNOSIS, visits. Of a row with an action, at all levels, for a comparison of early and late ones.
     least_disagreement : float, default 0.1
         DIAGNOSIS, epsilon. Smaller differences between returns and fit are no reason for a warning.
 
@@ -155,6 +159,9 @@ class Tuning:
     linearity_refits: int = number(40, DIAGNOSIS, "refits", 2)
     least_visits: int = number(20, DIAGNOSIS, "visits", 1)
     least_disagreement: float = number(0.1, DIAGNOSIS, "epsilon")
+    # ---- Are levels the same?
+    level_delta: float = number(0.01, DIAGNOSIS, "probability")
+    level_visits: int = number(24, DIAGNOSIS, "visits", 8)
 
     def __post_init__(self) -> None:
         for one in fields(self):

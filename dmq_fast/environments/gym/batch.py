@@ -124,6 +124,8 @@ class GymnasiumBatch:
         self._pool.give(first)
         arguments = scalar_arguments(spec) if make is None else make
         self.parameters = {"env": self.name, "horizon": self.horizon, **arguments}
+        limit = getattr(spec, "max_episode_steps", None)
+        self.homogeneous = limit is None or limit >= self.horizon
 
     def _feature_map(self, features: Features | None, first: Single | Rows) -> tuple[int, Features]:
         space = self._observations
