@@ -410,6 +410,7 @@ cdef class OptimisticPlanner:
         self.main = self.levels[self.horizon - 1].data
         if shared:
             self.levels[self.horizon - 1].data = self.data + self.n_groups
+        self.end_worth = -self.low / self.width if self.pooled else 0.0
         self.tail = self.horizon - 1
         while self.tail > 0 and groups[self.tail - 1] == groups[self.horizon - 1]:
             self.tail -= 1
@@ -614,6 +615,7 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t h
         self.begin_work()
         self.low, self.width, self.guess = least, unit, guess
+        self.end_worth = -least / unit if self.pooled else 0.0
         self.planned = False
         for h in range(self.horizon):
             self.levels[h].top = given[h]
@@ -626,7 +628,6 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t h, i, j, p, t, e
         cdef Level* level
         cdef Data* data
-        self.end_worth = -self.low / self.width if self.pooled else 0.0
         for i in range(self.n_data):
             data = self.data + i
             for p in range(data.rows.seen.n * self.n_actions):
