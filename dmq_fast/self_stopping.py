@@ -201,7 +201,7 @@ class SelfStoppingRun:
     def plan(self, impatience: float = 0.0) -> None:
         """Make the backward pass for F and W on all episodes so far."""
         self.follow_returns()
-        self.upside, residual = self.planner.plan(self.floor, impatience)
+        self.upside, residual = self.planner.plan(self.floor, impatience, self.enough())
         self.noisy = self.noisy or residual > self.tuning.noise * self.aim.epsilon / self.planner.horizon
         self.report(self.upside)
 
@@ -209,6 +209,16 @@ class SelfStoppingRun:
         """Call `progress` with an upside, which it gets in points."""
         if self.progress is not None:
             self.progress(self.phase, self.units.model.difference(upside))
+
+    def enough(self) -> float:
+        """Return the upside up to which a plan looks at outcomes that are hidden whenever their pair is met.
+
+        Where levels share the data of a large table, that takes most of the time, so they are looked at only once a
+        single one adds at most epsilon.
+        """
+        planner = self.planner
+        passes = planner.horizon * (max(planner.n_rows) * planner.n_actions) ** 2
+        return self.aim.epsilon if passes > self.tuning.large_table else 0.0
 
     def newest(self) -> Candidate:
         """Return the policy that is greedy on the newest estimates, without episodes."""

@@ -53,6 +53,9 @@ class Tuning:
         changes a plan by less and less.
     pooled_episodes_per_plan : int, default 50
         COST, episodes. The same where levels share their data, and episodes plan again on their way.
+    large_table : int, default 20000000
+        COST, levels times pairs squared. Where levels share the data of a larger table, exploration looks at outcomes
+        hidden at one visit first, and at those hidden at every visit in the end.
     refits : int, default 40
         PROMISE, refits. Of 40, the 0.95 quantile is the second largest. Of fewer it is left to chance where about as
         many object.
@@ -133,6 +136,7 @@ class Tuning:
     rows_per_episode: int = number(512, COST, "feature rows", 1)
     episodes_per_plan: int = number(500, COST, "episodes", 1)
     pooled_episodes_per_plan: int = number(50, COST, "episodes", 1)
+    large_table: int = number(20_000_000, COST, "levels times pairs squared", 0)
     # ---- Noise
     refits: int = number(40, PROMISE, "refits", 2)
     first_sample: int = number(8, COST, "episodes", 1)

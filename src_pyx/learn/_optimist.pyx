@@ -99,9 +99,10 @@ cdef enum:
 # After a pair whose leverage was larger at the plan, and halves, the plan is made again: it was tried a few times.
 cdef double UNSETTLED = 0.2
 
-# Pairs whose hidden outcomes are looked at together.
+# Pairs whose hidden outcomes are looked at together; and steps between two plans in an episode where plans take long.
 cdef enum:
     TOGETHER = 32
+    SPACING = 5
 
 # Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one), and the next such
 # move from this pair, or -1. In a refit the sums of the weights of their episodes, and of these times rewards.
@@ -297,8 +298,9 @@ cdef class OptimisticPlanner:
     # Guess of the standard deviation of a reward, in units; 0 where nothing is noisy.
     cdef double guess
     cdef double ridge, log_confidence, floor
-    # Whether theta, omega and the tables of values are those of all episodes; whether episodes maximise Z, not W.
-    cdef bint planned, raised
+    # Whether theta, omega and the tables of values are those of all episodes; whether episodes maximise Z, not W;
+    # whether pairs may hide an outcome whenever they are met.
+    cdef bint planned, raised, repeats
     cdef bint busy
     cdef Level* levels
     # Labels 0, 1, ... in order of appearance, and how many; whether any is that of several levels, and whether all pairs
@@ -317,8 +319,12 @@ cdef class OptimisticPlanner:
     cdef Py_ssize_t tail
     cdef double end_worth
     cdef double cost
-    # What the present episode has collected, in units.
+    # What the present episode has collected, in units; whether a claimed pair has halved its leverage since the last
+    # plan, the level of that plan, and the steps that there must be between two.
     cdef double collected
+    cdef bint outdated
+    cdef Py_ssize_t planned_at
+    cdef Py_ssize_t spacing
     # Of the last plan: impatience, and the L of the raise. (2, room, TOGETHER) values of rows, one column for each pair
     # that may hide an outcome.
     cdef double lost_share
@@ -358,7 +364,7 @@ cdef class OptimisticPlanner:
             raise MemoryError()
         for level in range(self.horizon):
             self.levels[level].top, self.levels[level].worst, self.levels[level].best = 1.0, INFINITY, -INFINITY
-        self.low, self.width, self.guess = 0.0, 1.0, 0.0
+        self.low, self.width, self.guess, self.spacing = 0.0, 1.0, 0.0, 1
         self._theta = np.zeros((self.horizon, self.n_actions, d))
         self._omega = np.zeros((self.horizon, self.n_actions, d))
         self._scratch = np.zeros((self.horizon + 2) * d + self.n_actions + self.horizon)
@@ -779,7 +785,10 @@ cdef class OptimisticPlanner:
                 if not self.arrive(h):
                     return False
                 if h > first and self.has_halved(h - 1):
+                    self.outdated = True
+                if self.outdated and h > first and h - self.planned_at >= self.spacing:
                     self.replan(h)
+                    self.outdated, self.planned_at = False, h
             if h < first:
                 a = greedy_action(phi, greedy + h * self.n_actions * d, self.n_actions, d, &best)
                 if a < 0:
@@ -845,6 +854,7 @@ cdef class OptimisticPlanner:
         # Room for an episode.
         cdef Py_ssize_t h, room
         self.planned, self.collected = False, 0.0
+        self.outdated, self.planned_at = False, 0
         if self.n_episodes == self.room:
             room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
             for h in range(self.horizon):
@@ -1068,7 +1078,7 @@ cdef class OptimisticPlanner:
 
     # Plans
 
-    def plan(self, floor, impatience=0.0):
+    def plan(self, floor, impatience=0.0, enough=0.0):
         """Make the backward pass on all episodes so far.
 
         Parameters
@@ -1078,6 +1088,11 @@ cdef class OptimisticPlanner:
         impatience : float, default 0
             >= 0: the share of an imagined value that is lost by a step tried once on the way to it. With some, near
             outcomes are looked for first; W then bounds values only up to this share a level.
+        enough : float, default 0
+            >= 0. Where levels share data, pairs that hide an outcome whenever they are met are looked at only if one
+            that is met once an episode adds at most so much: what W is then too small by does not matter yet. And
+            episodes plan less often on their way, as such plans take long: 5 steps apart, or not at all once all
+            visits are looked at.
 
         Returns
         -------
@@ -1086,24 +1101,36 @@ cdef class OptimisticPlanner:
         residual : float
             Largest |r + max_b F_{h+1}(s', b) - phi^T theta_h^a| of a transition.
         """
-        cdef double upside = 1.0, residual
+        cdef double upside, residual
         cdef double least = self.as_floor(floor), lost = number(impatience, "impatience")
-        cdef Py_ssize_t j
-        cdef Level* first = self.levels
+        cdef double most = number(enough, "enough")
         if not lost >= 0.0:
             raise ValueError(f"impatience: expected a number >= 0, got {impatience!r}")
+        if not most >= 0.0:
+            raise ValueError(f"enough: expected a number >= 0, got {enough!r}")
         self.begin_work()
         with nogil:
             self.floor, self.lost_share, self.raised = least, lost, False
+            self.repeats, self.spacing = most == 0.0, 1 if most == 0.0 else SPACING
             residual = self.replan(0)
-            if self.n_episodes > 0:
-                upside = 0.0
-                for j in range(first.rows.seen.n):
-                    upside += first.states[j].visits * self.upside_of(first.states + j)
-                upside /= self.n_episodes
+            upside = self.upside_at_start()
+            if not self.repeats and upside <= most and self.pooled and self.rows_of.table:
+                self.repeats, self.spacing = True, self.horizon
+                residual = self.replan(0)
+                upside = self.upside_at_start()
         self.planned = True
         self.busy = False
         return upside, residual
+
+    cdef double upside_at_start(self) noexcept nogil:
+        # The mean over the first states of all episodes, 1 if there are none.
+        cdef Py_ssize_t j
+        cdef double upside = 0.0
+        if self.n_episodes == 0:
+            return 1.0
+        for j in range(self.levels[0].rows.seen.n):
+            upside += self.levels[0].states[j].visits * self.upside_of(self.levels[0].states + j)
+        return upside / self.n_episodes
 
     def look_behind(self, floor, log_confidence):
         """Plan as `plan` does, and then Z; the next episodes maximise Z.
@@ -1143,7 +1170,7 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t i, p
         cdef double residual
         self.inherit()
-        if self.pooled and self.rows_of.table:
+        if self.repeats and self.pooled and self.rows_of.table:
             self.imagine(first)
         residual = self.backward(NULL, self.theta, self.omega, NULL, 0.0, self.lost_share, first)
         for i in range(self.n_data if self.pooled else 0):
@@ -1201,47 +1228,53 @@ cdef class OptimisticPlanner:
             level, following = self.levels + h, 0
             for j in range(m):
                 if self.rows_of.columns[j] == ENDED:
-                    for i in range(n):
+                    for i in range(TOGETHER):
                         now[j * TOGETHER + i] = self.end_worth
                     continue
                 most = self.ceiling(h, level.states[j].held)
-                memset(now + j * TOGETHER, 0, n * sizeof(double))
+                memset(now + j * TOGETHER, 0, TOGETHER * sizeof(double))
                 for a in range(self.n_actions):
                     p = j * self.n_actions + a
                     i = following
                     following += following < n and pairs[following] == p
                     if level.data.tried[p].count == 0.0:
                         continue
-                    self.mean(level, p, later, value, n)
+                    self.mean(level, p, later, value)
                     if i < following:
                         hidden = level.data.tried[p].chance if self.speaks_for(data, level) else 0.0
                         value[i] = clip(value[i], most)
                         value[i] += (hidden if hidden >= self.floor else 0.0) * (most - value[i])
                         if self.speaks_for(data, level):
                             level.pairs[p].claim = value[i]
-                    for i in range(n):
-                        now[j * TOGETHER + i] = max(now[j * TOGETHER + i], clip(value[i], most))
+                    self.keep_larger(now + j * TOGETHER, value, most)
             now, later = later, now
 
-    cdef void mean(
-        self, const Level* level, Py_ssize_t p, const double* later, double* value, Py_ssize_t n
-    ) noexcept nogil:
-        # value (n,) <- the mean of reward and next value of a tried pair, in n columns of the values of rows.
+    cdef void mean(self, const Level* level, Py_ssize_t p, const double* later, double* value) noexcept nogil:
+        # value (TOGETHER,) <- the mean of reward and next value of a tried pair, in all columns of the values of rows.
         cdef Py_ssize_t i
         cdef const Tried* tried = level.data.tried + p
         cdef const Move* move
+        cdef const double* following
         cdef Py_ssize_t t = tried.move
         cdef double share = tried.earned / tried.count
         if level == self.levels + self.horizon - 1:
             share, t = share + self.end_worth, -1
-        for i in range(n):
+        for i in range(TOGETHER):
             value[i] = share
         while t >= 0:
             move = level.data.moves + t
-            share = move.count / tried.count
-            for i in range(n):
-                value[i] += share * later[move.next * TOGETHER + i]
+            share, following = move.count / tried.count, later + move.next * TOGETHER
+            for i in range(TOGETHER):
+                value[i] += share * following[i]
             t = move.other
+
+    cdef inline void keep_larger(self, double* best, const double* value, double most) noexcept nogil:
+        # best (TOGETHER,) <- the larger of it and the values, cut off.
+        cdef Py_ssize_t i
+        cdef double x
+        for i in range(TOGETHER):
+            x = value[i] if value[i] < most else most
+            best[i] = best[i] if best[i] > x else x
 
     cdef void raise_repeatedly(self) noexcept nogil:
         # The raises of the pairs of shared tables, if an outcome is more frequent whenever its pair is met.
@@ -1275,7 +1308,7 @@ cdef class OptimisticPlanner:
         for h in range(self.horizon - 1, -1, -1):
             level, following = self.levels + h, 0
             for j in range(m):
-                for i in range(n):
+                for i in range(TOGETHER):
                     now[j * TOGETHER + i] = level.states[j].hopeful
                 if self.rows_of.columns[j] == ENDED:
                     continue
@@ -1286,13 +1319,12 @@ cdef class OptimisticPlanner:
                     following += following < n and pairs[following] == p
                     if level.data.tried[p].count == 0.0:
                         continue
-                    self.mean(level, p, later, value, n)
+                    self.mean(level, p, later, value)
                     if i < following and self.speaks_for(data, level):
                         pair = level.pairs + p
                         value[i] += pair.raised
                         pair.raised = max(pair.raised, value[i] - pair.hope)
-                    for i in range(n):
-                        now[j * TOGETHER + i] = max(now[j * TOGETHER + i], min(value[i], most))
+                    self.keep_larger(now + j * TOGETHER, value, most)
             now, later = later, now
 
     cdef double backward(
@@ -1611,7 +1643,7 @@ cdef class OptimisticPlanner:
 
     cdef inline double claim_of(self, const Tried* tried, const Pair* pair) noexcept nogil:
         # -1 where nothing is claimed beyond one outcome: the chance is below the floor, or no step was tried.
-        return pair.claim if tried.count > 0.0 and tried.chance >= self.floor else -1.0
+        return pair.claim if self.repeats and tried.count > 0.0 and tried.chance >= self.floor else -1.0
 
     cdef Py_ssize_t greedy_of(
         self, const Observed* seen, Py_ssize_t j, const double* theta, double* best
