@@ -1,7 +1,7 @@
 """Which levels of an environment are the same, so that what was seen at one of them holds at all.
 
-An environment declares it by an attribute `homogeneous`: True, False, or a label for each level. Levels of one label have
-the same transitions, rewards and features; values differ, as fewer steps are left.
+An environment declares it by an attribute `homogeneous`: True, False, or a label for each level. Levels of one label
+have the same transitions, rewards and features; values differ, as fewer steps are left.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def numbered(labels: Sequence[int]) -> Groups:
     return tuple(numbers.setdefault(label, len(numbers)) for label in labels)
 
 
-def equal_levels(*parts: Sequence[Any]) -> bool | Groups:
+def equal_levels(*parts: Sequence[Any] | NDArray[Any]) -> bool | Groups:
     """Return whether all levels have equal parts, or labels if the last level alone has others.
 
     Parameters
     ----------
-    *parts : sequence of array
+    *parts : sequence of array, or array with a row a level
         One array a level; a sequence shorter by one says nothing of the last level.
 
     Examples
@@ -104,5 +104,6 @@ def is_equal(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if is_sparse(one) or is_sparse(other):
-        return is_sparse(one) and is_sparse(other) and one.shape == other.shape and (one != other).nnz == 0
+        differs: Any = one != other if is_sparse(one) and is_sparse(other) and one.shape == other.shape else None
+        return differs is not None and differs.nnz == 0
     return bool(np.array_equal(one, other))

@@ -1,10 +1,10 @@
 """A run that chooses its number of episodes and stops by itself (docs/adaptive.md).
 
 The only assumption is the paper's: Q* is linear in the features of every level. The algorithm is five steps, methods of
-`SelfStoppingRun` in the order of the page, and a sixth where levels share their data. Each returns True if it has no objection to the present candidate, a policy
-that is greedy on frozen estimates. Otherwise it plays episodes and returns False, and the run begins again with the
-first step. So a policy is returned once all agree in one pass. Their numbers are in `stopping.tuning`, in the same
-order.
+`SelfStoppingRun` in the order of the page, and a sixth where levels share their data. Each returns True if it has no
+objection to the present candidate, a policy that is greedy on frozen estimates. Otherwise it plays episodes and returns
+False, and the run begins again with the first step. So a policy is returned once all agree in one pass. Their numbers
+are in `stopping.tuning`, in the same order.
 
 Data and plans are in `kernels.OptimisticPlanner`; streams, budgets and the journal in `stopping.episodes`. Values are
 in units of the range of values, which `stopping.units` follows; the outcome is in points.

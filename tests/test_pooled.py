@@ -1,4 +1,4 @@
-"""`OptimisticPlanner` with levels that share data, against a NumPy twin that looks at every step again for every level."""
+"""`OptimisticPlanner` with levels that share data, against a NumPy twin that looks at every step for every level."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LUCK = 1.6448536269514722
 
 
 class PooledTwin:
-    """Steps of arrays of whole episodes: features (N, H, d), actions and rewards in units (N, H), without the end's worth."""
+    """Arrays of whole episodes: features (N, H, d), actions and rewards in units (N, H), without the end's worth."""
 
     def __init__(self, x, a, r, n_actions, labels, tops=None, end=0.0, cost=0.0, sums=False, guess=0.0):
         self.n, self.horizon, self.d = x.shape
@@ -25,7 +25,9 @@ class PooledTwin:
         self.tops = np.ones(self.horizon) if tops is None else tops
         self.most_fitted = np.full(self.horizon, np.inf) if guess else self.tops
         numbers = {}
-        self.row = np.array([[numbers.setdefault(phi.tobytes(), len(numbers)) for phi in episode] for episode in x + 0.0])
+        self.row = np.array(
+            [[numbers.setdefault(phi.tobytes(), len(numbers)) for phi in episode] for episode in x + 0.0]
+        )
         self.rows = np.array([np.frombuffer(key) for key in numbers])
         self.ended = ~self.rows.any(axis=1)
         columns = [tuple(np.flatnonzero(phi)) for phi in self.rows[~self.ended]]
@@ -162,7 +164,11 @@ class PooledTwin:
                 e, h = self.steps(k)
                 j, a = self.row[e, h], self.a[e, h]
                 at = greedy[k][j] == a
-                np.add.at(following, self.row[e[at], h[at] + 1], (reach / np.maximum(1, self.counts(k)[np.arange(m), greedy[k]]))[j[at]])
+                np.add.at(
+                    following,
+                    self.row[e[at], h[at] + 1],
+                    (reach / np.maximum(1, self.counts(k)[np.arange(m), greedy[k]]))[j[at]],
+                )
             reach = following
         raised = np.zeros((self.horizon, m, self.n_actions))
         for k in every:
@@ -280,7 +286,7 @@ def agree(planner, twin, floor, rng, impatience=0.0):
     sums=st.booleans(),
 )
 def test_agrees_with_the_twin(seed, n, labels, kind, floor, impatience, low, guess, early, sums):
-    """Any labels; ends before the last level, costs, ranges by level, noise; labels set before and after the episodes."""
+    """Any labels; ends before the last level, costs, ranges by level, noise; labels set before and after episodes."""
     rng = np.random.default_rng(seed)
     horizon, width = len(labels), 2.0
     if len(set(labels)) == horizon:

@@ -20,8 +20,8 @@ from dmq_fast._support.checks import flag, integer
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, address_of
-from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 from dmq_fast.homogeneity import as_labels
+from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]

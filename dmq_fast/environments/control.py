@@ -58,7 +58,9 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     horizon = integer("horizon", horizon, 1)
     lost = 0.0 - steps_left(horizon, CAR_LIMIT)  # without zeros of another sign
     value_range = np.stack([lost, np.zeros(horizon)], axis=1)
-    return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range, CAR_LIMIT)
+    return _control(
+        "mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range, CAR_LIMIT
+    )
 
 
 @register("cart-pole")

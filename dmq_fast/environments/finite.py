@@ -261,9 +261,9 @@ class FiniteMDP:
 
     @cached_property
     def most_to_go(self) -> Array:
-        """Largest sum of the rewards from each level on, in any state that can be reached at some level, (H,), read-only.
+        """Largest sum of the rewards from each level on, (H,), read-only; it falls with the steps left.
 
-        Where levels differ in their states: in any state of the level. Unlike `value_range` it falls with the steps left.
+        Counted are states that can be reached at some level, or all of a level where levels differ in their states.
         """
         highs = path_sums(self.P, self.R, self.caps, self._edges)
         if len(set(self.n_states)) > 1:

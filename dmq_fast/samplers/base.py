@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import count, integer
 from dmq_fast.arithmetic import FLOAT64, Arithmetic
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
@@ -76,8 +76,8 @@ class Sampler:
     noise : float or None
         Standard deviation of the noise of rewards around their means. None: what `env` declares.
     homogeneous : bool, sequence of int or None
-        Whether all levels have the same transitions, rewards and features, or a label of each level: levels of one label
-        have. None: what `env` declares.
+        Whether all levels have the same transitions, rewards and features, or a label of each level: levels of one
+        label have. None: what `env` declares.
     shows_trajectories : bool
         Whether it can show single trajectories, as `trajectories` does; a self-stopping run needs them.
 

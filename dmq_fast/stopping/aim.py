@@ -76,7 +76,8 @@ class Aim:
             In (0, 1).
         mode : {"strict", "quick", "many"}
             "quick" ignores outcomes that have a probability below 1/2 in some state and action, or 1/10 where levels
-            share their data, and counts an outcome as excluded by fewer visits. "many" covers many small outcomes on one path, too, which the others do not.
+            share their data, and counts an outcome as excluded by fewer visits. "many" covers many small outcomes on
+            one path, too, which the others do not.
         p_min : float, optional
             In (0, 1]; by default epsilon in units over `repeats`, and 1/2 or 1/10 in the quick mode.
         width : float or None

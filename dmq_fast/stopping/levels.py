@@ -1,4 +1,4 @@
-"""A test on the data of a self-stopping run: do levels that share their data differ?
+"""A test on the data of a self-stopping run: whether levels that share their data differ.
 
 If they do not, the outcomes of a pair are exchangeable between its visits, at whatever levels these were and whatever
 rule chose when. So for each pair that was visited often, the visits before and from a level on are compared, by five
@@ -77,8 +77,8 @@ class Difference:
         return (
             f"the environment is not the same at every level: in the state of row {self.row} (largest feature: "
             f"{self.column}), action {self.action}, the {self.what} differs before and from level {self.level} on, by "
-            f"{self.statistic:.1f} standard deviations of {self.visits} visits; levels before and after no longer share "
-            "their data; homogeneous=False says so from the start"
+            f"{self.statistic:.1f} standard deviations of {self.visits} visits; levels before and after no longer "
+            "share their data; homogeneous=False says so from the start"
         )
 
 
@@ -90,8 +90,8 @@ def difference(planner: OptimisticPlanner, tuning: Tuning, earlier: int) -> Diff
     planner : OptimisticPlanner
         With a plan of all its episodes.
     tuning : Tuning
-        `level_delta` is the probability of a false alarm, all looks together; pairs with fewer visits than `level_visits`
-        are not looked at.
+        `level_delta` is the probability of a false alarm, all looks together; pairs with fewer visits than
+        `level_visits` are not looked at.
     earlier : int
         Number of tests before.
     """
@@ -142,7 +142,7 @@ class Outcomes:
         every = np.arange(planner.n_episodes)
         rows, actions, _ = planner.recorded(every)
         known = planner.rows(0)
-        self.ended = ~known.any(axis=1)
+        self.ended: NDArray[np.bool_] = np.logical_not(known.any(axis=1))
         self.rows, self.pairs = rows.T, (rows * planner.n_actions + actions).T
         values = planner.table(0)[2]
         random = np.random.default_rng(0).standard_normal((2, len(known)))

@@ -30,6 +30,19 @@ with sigma^2 the mean square of the residuals of the optimistic targets at (s, a
 largest of them. Pairs that the greedy policy of F takes count with W - F instead of W: more of what is known there
 makes this policy better too.
 
+Levels of one label in `groups` share their data: an environment that is the same at each of them has transitions there
+that are data for all, while the values F, W and Z of each level remain its own. Then
+
+- rewards are not shifted: the end, whose row is 0, is worth -low / width at every level;
+- c(s) counts what was collected before s at earlier levels, too, if all levels from there on have one label: with fewer
+  steps left a state is worth no more, but for what these steps may cost;
+- a pair can hide its outcome whenever it is met. So in a table F + b (c - F) becomes U(s, a), the value of the pair if
+  it has this outcome with the chance b at every level of the label, and no other pair hides anything: a backward pass
+  for each pair. The raise counts whenever its pair is met likewise. With other features `sums` decides: all pairs hide
+  an outcome at once, phi^T omega + b (c - phi^T omega), or one pair does, once an episode;
+- what follows the last step of an episode is not shown, so the last level has data of its own: those of all levels of
+  its label, with that step. The others lack it.
+
 Equal feature rows of a level are kept once, and equal transitions (row, action, next row) once with their number, so
 with m rows and t transitions a level a plan costs
 
@@ -126,10 +139,10 @@ cdef struct Step:
     double paid
     double reward
 
-# What is kept of a feature row at a level: the most reward collected before at this level (-inf where rewards are noisy),
-# and what follows from it and earlier levels; max_a F, W and Z of a plan, max_a F of a refit, the
-# greedy action of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards
-# are noisy, also the variance of max_a F, and the largest W of the other actions.
+# What is kept of a feature row at a level: the most reward collected before at this level (-inf where rewards are
+# noisy), and what follows from it and earlier levels; max_a F, W and Z of a plan, max_a F of a refit, the greedy action
+# of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards are noisy, also
+# the variance of max_a F, and the largest W of the other actions.
 cdef struct State:
     double visits
     double before
@@ -143,9 +156,9 @@ cdef struct State:
     double reach
     Py_ssize_t greedy
 
-# What is kept of a pair, row K + action, for all levels that share data: the leverage now and at the last plan, b before
-# the floor, the sum of rewards, the number of steps and the last of its moves. In a refit the weight of its episodes,
-# and these times normal numbers.
+# What is kept of a pair, row K + action, for all levels that share data: the leverage now and at the last plan, b
+# before the floor, the sum of rewards, the number of steps and the last of its moves. In a refit the weight of its
+# episodes, and these times normal numbers.
 cdef struct Tried:
     double leverage
     double planned
@@ -303,8 +316,8 @@ cdef class OptimisticPlanner:
     cdef bint planned, raised, repeats
     cdef bint busy
     cdef Level* levels
-    # Labels 0, 1, ... in order of appearance, and how many; whether any is that of several levels, and whether all pairs
-    # may hide an outcome at once. (1,) rows of all levels or (H,); data by label, then those of the last level.
+    # Labels 0, 1, ... in order of appearance, and how many; whether any is that of several levels, and whether all
+    # pairs may hide an outcome at once. (1,) rows of all levels or (H,); data by label, then those of the last level.
     cdef readonly tuple groups
     cdef readonly Py_ssize_t n_groups
     cdef readonly bint pooled
@@ -1045,8 +1058,8 @@ cdef class OptimisticPlanner:
     cdef Py_ssize_t enter(
         self, Data* data, Py_ssize_t row, Py_ssize_t a, Py_ssize_t following, double reward, const double* phi
     ) noexcept nogil:
-        # The number of the move; V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
-        # -1 if memory ran out.
+        # The number of the move; V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1}
+        # phi. -1 if memory ran out.
         cdef Py_ssize_t j, d = self.dimension, move = move_of(data, row * self.n_actions + a, following)
         cdef const Observed* seen = &data.rows.seen
         cdef Factor* factor = data.factors + a
@@ -1181,8 +1194,8 @@ cdef class OptimisticPlanner:
         return residual
 
     cdef void inherit(self) noexcept nogil:
-        # With fewer steps left a state is worth no more, but for what these steps can cost. So what was collected before
-        # it counts at all later levels, if all of them are alike.
+        # With fewer steps left a state is worth no more, but for what these steps can cost. So what was collected
+        # before it counts at all later levels, if all of them are alike.
         cdef Py_ssize_t h, j
         cdef double cost = self.cost / self.width
         cdef State* state
@@ -1194,8 +1207,8 @@ cdef class OptimisticPlanner:
                     state.held = max(state.held, self.levels[h - 1].states[j].held - cost)
 
     cdef void imagine(self, Py_ssize_t first) noexcept nogil:
-        # The claims of the tried pairs of shared tables, at the levels from `first` on: what each is worth if it hides an
-        # outcome whenever it is met, and no other pair does.
+        # The claims of the tried pairs of shared tables, at the levels from `first` on: what each is worth if it hides
+        # an outcome whenever it is met, and no other pair does.
         cdef Py_ssize_t i, p, n
         cdef Data* data
         cdef Py_ssize_t[TOGETHER] pairs
@@ -1714,7 +1727,7 @@ cdef class OptimisticPlanner:
             pair = level.pairs + p
             squares += pair.noise
             spare += max(0.0, pair.weight * (1.0 - level.data.tried[p].leverage))
-        level.noise = squares / spare
+        level.noise = squares / sparedom
         for p in range(level.rows.seen.n * self.n_actions):
             pair = level.pairs + p
             pair.noise = (SHARED * level.noise + pair.noise) / (SHARED + pair.weight)
@@ -1879,8 +1892,8 @@ cdef class OptimisticPlanner:
     cdef inline double hoped(
         self, const Data* data, double f, double chance, double later, double most, double lucky, double claim
     ) noexcept nogil:
-        # W of a pair whose F is f and whose phi^T omega is `later`; its mean may be better by `lucky`. `claim` < 0: what
-        # it may hide is not known for all levels together.
+        # W of a pair whose F is f and whose phi^T omega is `later`; its mean may be better by `lucky`. `claim` < 0:
+        # what it may hide is not known for all levels together.
         cdef double base = f
         if claim < 0.0:
             if data.shared and self.sums and not data.rows.table:
