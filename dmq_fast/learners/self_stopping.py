@@ -42,8 +42,9 @@ class SelfStopping(Learner[SelfStoppingResult]):
         Largest probability with which the policy may lose more, in (0, 1).
     mode : {"strict", "quick", "many"}, default "strict"
         "quick" needs fewer trajectories, as it ignores outcomes that have a probability below 1/2 in some state and
-        action, or 1/10 where levels share their data; its promise does not cover such outcomes. "many" needs up to four times as many as "strict", and covers
-        many small outcomes on one path, which the promise of the other modes leaves out.
+        action, or 1/10 where levels share their data; its promise does not cover such outcomes. "many" needs up to four
+        times as many as "strict", and covers many small outcomes on one path, which the promise of the other modes
+        leaves out.
     p_min : float, optional
         Smallest probability of an outcome, in some state and action, that the run looks for, in (0, 1]. By default
         epsilon over the width of the value range, over the number of levels that share their data; and 1/2 or 1/10 in

@@ -29,9 +29,6 @@ __all__ = ["Difference", "difference", "split"]
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-CUTS = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""Shares of the visits of a pair before the level that divides them."""
-
 NUMBERS = ("reward", "end of the episode", "value of the next state", "next state", "next state")
 """What is compared."""
 
@@ -187,8 +184,8 @@ def compared(at: Numbers, z: Floats, least: int) -> tuple[int, tuple[float, int,
     centred = z - z.mean(axis=0)
     spread = centred.std(axis=0)
     some = spread > ROUNDING
-    cuts = {int(np.searchsorted(at, at[min(n - 1, int(share * n))], side="right")) for share in CUTS}
-    places = np.array(sorted(cut for cut in cuts if least <= cut <= n - least), dtype=np.int64)
+    places = np.flatnonzero(np.diff(at)) + 1
+    places = places[(least <= places) & (places <= n - least)]
     if not len(places) or not some.any():
         return 0, None
     sums = centred.cumsum(axis=0)[places - 1][:, some]
