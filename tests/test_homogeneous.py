@@ -193,3 +193,55 @@ def test_arguments_are_checked():
         with pytest.raises(ValueError, match="homogeneous"):
             dmq.learn(env, homogeneous=given)
     assert as_labels(np.array([3, 3, 1]), 3) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values_lie_between_f_and_w_on_any_data_of_a_deterministic_table(seed):
+    """Finding Q: F <= V* <= W at every level, in every row that was seen, with data of all levels together."""
+    rng = np.random.default_rng(seed)
+    n_states, n_actions, horizon = int(rng.integers(2, 6)), int(rng.integers(1, 4)), int(rng.integers(2, 7))
+    following = rng.integers(n_states, size=(n_states, n_actions))
+    rewards = rng.random((n_states, n_actions)) * (rng.random((n_states, n_actions)) < 0.5) / horizon
+    env = FiniteMDP([np.eye(n_states)[following]] * (horizon - 1), [rewards] * horizon, [np.eye(n_states)] * horizon)
+    planner = OptimisticPlanner(horizon, n_actions, n_states, 1e-12, 3.0, [0] * horizon)
+    for _ in range(int(rng.integers(1, 8))):
+        states, actions = [0], rng.integers(n_actions, size=horizon)
+        for action in actions[:-1]:
+            states.append(following[states[-1], action])
+        planner.add(np.eye(n_states)[states], actions, rewards[states, actions])
+    planner.plan(0.0)
+    for h in range(horizon):
+        _, _, plain, hopeful = planner.table(h)
+        best = env.optimal_v[h][planner.rows(h).argmax(axis=1)]
+        assert (plain <= best + 1e-9).all() and (best <= hopeful + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_w_bounds_what_one_pair_hides_at_all_levels(seed):
+    """Finding P: where the fits of all pairs are right but for one, W is at least the value with its hidden outcome."""
+    rng = np.random.default_rng(seed)
+    n_states, horizon, confidence = 4, 6, 3.0
+    P = rng.dirichlet(np.full(n_states, 0.5), size=(n_states, 2))
+    R = rng.random((n_states, 2)) / horizon
+    planner = OptimisticPlanner(horizon, 2, n_states, 1e-12, confidence, [0] * horizon)
+    for _ in range(60):
+        states, actions = [0], rng.integers(2, size=horizon)
+        for action in actions[:-1]:
+            states.append(rng.choice(n_states, p=P[states[-1], action]))
+        planner.add(np.eye(n_states)[states], actions, R[states, actions])
+    planner.plan(0.0)
+    rows, actions, _ = planner.recorded(np.arange(60))
+    steps = rows[:, :-1].ravel(), actions[:, :-1].ravel()  # the last level's are data of that level alone
+    counts, moves = np.zeros((n_states, 2)), np.zeros((n_states, 2, n_states))
+    np.add.at(counts, steps, 1)
+    np.add.at(moves, (*steps, rows[:, 1:].ravel()), 1)
+    paid = R[planner.rows(0).argmax(axis=1)]
+    for pair in map(tuple, np.argwhere(counts > 0)):
+        chance = -np.expm1(-confidence / counts[pair])
+        value = np.zeros(n_states)
+        for h in reversed(range(horizon)):
+            most = np.clip(1 - planner.table(h)[1], 0, 1)[:, None]
+            q = np.clip(paid + moves @ value / np.maximum(counts, 1), 0, most)
+            q[pair] += chance * (most[pair[0], 0] - q[pair]) if h < horizon - 1 else 0.0
+            value = q.max(axis=1)
+        assert (value <= planner.table(0)[3] + 1e-6)[rows[:, 0]].all()
