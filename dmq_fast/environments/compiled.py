@@ -141,6 +141,7 @@ class CompiledEnv:
         step_uniforms: int | Sequence[int] = 0,
         value_range: ValueRange = None,
         noise: float | None = None,
+        homogeneous: bool | Sequence[int] = False,
         context: Any = None,
         name: str = "compiled",
         parameters: Mapping[str, Any] | None = None,
@@ -167,7 +168,7 @@ class CompiledEnv:
         context : optional
             First argument of the functions: an address, a ctypes object, or a contiguous NumPy array (its data, which
             a journal compares before a run is resumed). Default: NULL.
-        value_range, noise, name, parameters, factory
+        value_range, noise, homogeneous, name, parameters, factory
             As for `CompiledEnv`.
 
         Returns
@@ -199,6 +200,7 @@ class CompiledEnv:
             data=data,
             value_range=value_range,
             noise=noise,
+            homogeneous=homogeneous,
         )
 
     def with_features(self, features: FeatureMap | None) -> CompiledEnv:
