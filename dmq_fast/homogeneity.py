@@ -7,15 +7,12 @@ have the same transitions, rewards and features; values differ, as fewer steps a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.kernels import is_sparse
-
-if TYPE_CHECKING:
-    from dmq_fast.samplers import Sampler
 
 __all__ = ["AUTO", "Groups", "Homogeneous", "as_labels", "equal_levels", "groups_of", "numbered"]
 
@@ -29,7 +26,7 @@ Groups = tuple[int, ...]
 """A label for each level: 0, 1, ... in order of appearance."""
 
 
-def groups_of(sampler: Sampler, homogeneous: Homogeneous = AUTO) -> Groups:
+def groups_of(sampler: Any, homogeneous: Homogeneous = AUTO) -> Groups:
     """Return the labels of the levels of a sampler.
 
     Parameters

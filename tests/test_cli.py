@@ -359,7 +359,7 @@ def test_help_says_of_every_argument_what_its_docstring_says(run):
         assert "--max-policies" in out if learner == "dmq" else "--max-policies" not in out
     every = inspect.signature(dmq.DMQ).parameters.keys() | inspect.signature(dmq.Options).parameters.keys()
     assert {one.name for one in decisions_of("dmq")} == every - {"env", "rng"} | {"sampler", "arithmetic"}
-    own = {"epsilon", "delta", "mode", "p_min", "value_range", "noise"}
+    own = {"epsilon", "delta", "mode", "p_min", "value_range", "noise", "homogeneous"}
     assert {one.name for one in decisions_of("self-stopping")} == own
 
 

@@ -13,6 +13,7 @@ ROOMS = [
     "_support",
     "plotting",
     "kernels",
+    "homogeneity",
     "sklearn",
     "features",
     "rewards",

@@ -1727,7 +1727,7 @@ cdef class OptimisticPlanner:
             pair = level.pairs + p
             squares += pair.noise
             spare += max(0.0, pair.weight * (1.0 - level.data.tried[p].leverage))
-        level.noise = squares / sparedom
+        level.noise = squares / spare
         for p in range(level.rows.seen.n * self.n_actions):
             pair = level.pairs + p
             pair.noise = (SHARED * level.noise + pair.noise) / (SHARED + pair.weight)
