@@ -129,6 +129,7 @@ class SelfStoppingRun:
         self.disagreements: list[Disagreement] = []
         self.differences: list[Difference] = []
         self.level_tests = 0
+        self.parted_at: int | None = None
 
     def learn(self) -> Outcome:
         """Run until all steps agree, a budget is used up, or returns and fits cannot be reconciled."""
@@ -201,6 +202,7 @@ class SelfStoppingRun:
     def plan(self, impatience: float = 0.0) -> None:
         """Make the backward pass for F and W on all episodes so far."""
         self.follow_returns()
+        self.part_with_many_rows()
         self.upside, residual = self.planner.plan(self.floor, impatience, self.enough())
         self.noisy = self.noisy or residual > self.tuning.noise * self.aim.epsilon / self.planner.horizon
         self.report(self.upside)
@@ -439,6 +441,19 @@ class SelfStoppingRun:
 
     # ---- Are levels the same?
 
+    def part_with_many_rows(self) -> None:
+        """Give every level data of its own if levels share data and have too many rows for values of all at each."""
+        planner = self.planner
+        if planner.pooled and planner.horizon * max(planner.n_rows) * planner.n_actions > self.tuning.most_values:
+            self.parted_at = planner.n_episodes
+            self.regroup(tuple(range(planner.horizon)))
+
+    def regroup(self, groups: Groups) -> None:
+        """Have levels of these labels share their data from now on, with the same episodes."""
+        self.planner.regroup(groups)
+        self.episodes.regrouped()
+        self.pursue(self.aim.repeated(repeats(groups)))
+
     def levels_are_alike(self) -> bool:
         """Return whether levels that share their data look alike; otherwise those that differ no longer share them.
 
@@ -453,9 +468,7 @@ class SelfStoppingRun:
             if found is None:
                 break
             self.differences.append(found)
-            planner.regroup(split(planner.groups, found))
-            self.episodes.regrouped()
-            self.pursue(self.aim.repeated(repeats(planner.groups)))
+            self.regroup(split(planner.groups, found))
             self.candidate, self.watched = self.newest(), None
         return len(self.differences) == known
 
@@ -512,6 +525,7 @@ class SelfStoppingRun:
             doubts=tuple(self.units.warnings()),
             groups=planner.groups,
             differences=tuple(self.differences),
+            parted_at=self.parted_at,
         )
 
 

@@ -245,3 +245,10 @@ def test_w_bounds_what_one_pair_hides_at_all_levels(seed):
             q[pair] += chance * (most[pair[0], 0] - q[pair]) if h < horizon - 1 else 0.0
             value = q.max(axis=1)
         assert (value <= planner.table(0)[3] + 1e-6)[rows[:, 0]].all()
+
+
+def test_levels_part_where_rows_hardly_ever_repeat():
+    env = ENVIRONMENTS.mountain_car(20)
+    result = dmq.SelfStopping(env, tuning=Tuning(most_values=6000), rng=0).learn(max_trajectories=60)
+    found = result.stopping["homogeneous"]
+    assert found["groups"] == list(range(20)) and 5 <= found["parted_at"] < 60 and not found["differences"]

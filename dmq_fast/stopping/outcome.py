@@ -94,6 +94,8 @@ class Outcome:
         A label of each level in the end: levels of one label shared their data.
     differences : tuple of Difference
         Where levels that had shared their data turned out to differ.
+    parted_at : int or None
+        After how many episodes each level got data of its own, as too many rows were distinct.
     """
 
     theta: Floats
@@ -121,6 +123,7 @@ class Outcome:
     doubts: tuple[str, ...]
     groups: Groups
     differences: tuple[Difference, ...]
+    parted_at: int | None
 
     @property
     def n_episodes(self) -> int:
@@ -250,6 +253,7 @@ class Outcome:
             "homogeneous": {
                 "groups": list(self.groups),
                 "differences": [asdict(one) for one in self.differences],
+                "parted_at": self.parted_at,
             },
         }
 
