@@ -56,7 +56,7 @@ class Tuning:
     large_table : int, default 20000000
         COST, levels times pairs squared. Where levels share the data of a larger table, exploration looks at outcomes
         hidden at one visit first, and at those hidden at every visit in the end.
-    most_values : int, default 4000000
+    most_values : int, default 2000000
         COST, levels times pairs. Where levels share data, each has values of all rows. If rows hardly ever repeat that
         is too much, so beyond it every level gets data of its own.
     refits : int, default 40
@@ -139,7 +139,7 @@ class Tuning:
     rows_per_episode: int = number(512, COST, "feature rows", 1)
     episodes_per_plan: int = number(500, COST, "episodes", 1)
     pooled_episodes_per_plan: int = number(50, COST, "episodes", 1)
-    most_values: int = number(4_000_000, COST, "levels times pairs", 1)
+    most_values: int = number(2_000_000, COST, "levels times pairs", 1)
     large_table: int = number(20_000_000, COST, "levels times pairs squared", 0)
     # ---- Noise
     refits: int = number(40, PROMISE, "refits", 2)
