@@ -44,11 +44,14 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(env: Any, seed: int, *, mode: str = "strict", delta: float = DELTA, tuning: Tuning = TUNING) -> Run:
+def run(
+    env: Any, seed: int, *, mode: str = "strict", delta: float = DELTA, tuning: Tuning = TUNING, by_level: bool = False
+) -> Run:
     """Run once, and value the policy."""
     began = time.process_time()
     # Without an epsilon it is 0.05 in the range (0, 1), and "5%" in any other.
-    learner = dmq.SelfStopping(env, None, delta, mode=mode, tuning=tuning, rng=seed)
+    same = False if by_level else "auto"
+    learner = dmq.SelfStopping(env, None, delta, mode=mode, homogeneous=same, tuning=tuning, rng=seed)
     result = learner.learn(max_trajectories=10**6)
     seconds = time.process_time() - began
     worth = appraise(env, result.policy, 200_000, Stream(99))
@@ -82,11 +85,11 @@ class Store:
                     key = family, mode, int(seed), float(delta[0]) if delta else 0.05
                     self.runs[key] = Run(status, int(episodes), float(loss), int(warnings), float(seconds))
 
-    def run(self, family: str, mode: str, seed: int, delta: float) -> Run:
+    def run(self, family: str, mode: str, seed: int, delta: float, by_level: bool) -> Run:
         """Return a run of the file, or do it and write it there."""
         key = family, mode, seed, delta
         if key not in self.runs:
-            self.runs[key] = run(FAMILIES[family](seed), seed, mode=mode, delta=delta)
+            self.runs[key] = run(FAMILIES[family](seed), seed, mode=mode, delta=delta, by_level=by_level)
             if self.path is not None:
                 with self.path.open("a", newline="") as file:
                     csv.writer(file).writerow([*key, *self.runs[key]])
@@ -101,6 +104,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--delta", type=float, default=DELTA)
     parser.add_argument("--mode", choices=["strict", "quick"], help="one mode only")
+    parser.add_argument("--by-level", action="store_true", help="data by level, also where levels are the same")
     parser.add_argument("--file", type=Path, help="CSV file of the runs")
     options = parser.parse_args()
     store, everything = Store(options.file), []
@@ -109,7 +113,7 @@ def main() -> None:
     for name in wanted:
         for mode in [options.mode] if options.mode else ["strict", "quick"]:
             seeds = range(options.first, options.first + options.seeds)
-            runs = [store.run(name, mode, seed, options.delta) for seed in seeds]
+            runs = [store.run(name, mode, seed, options.delta, options.by_level) for seed in seeds]
             everything += runs
             print(f"{name} | {mode} | {row(runs)}", flush=True)
     print(f"all | | {row(everything)}")

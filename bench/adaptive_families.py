@@ -1250,6 +1250,36 @@ NOISY: dict[str, Callable[[int], Any]] = {
     "arms, 3": noisy(lambda s: eleven_arms(), 3.0),
     "arms, 10": noisy(lambda s: eleven_arms(), 10.0),
 }
+
+
+def same_table(
+    seed: int, n_states: int = 10, n_actions: int = 3, horizon: int = 20, spread: float = 0.2, paying: float = 0.5
+) -> E.FiniteMDP:
+    """Return a random table, the same at every level; a share of its pairs pays up to 1 / H with coins."""
+    rng = np.random.default_rng([28, seed])
+    P = rng.dirichlet(np.full(n_states, spread), size=(n_states, n_actions))
+    R = rng.random((n_states, n_actions)) * (rng.random((n_states, n_actions)) < paying) / horizon
+    start, features = rng.dirichlet(np.ones(n_states)), [np.eye(n_states)] * horizon
+    return E.FiniteMDP([P] * (horizon - 1), [R] * horizon, features, start, caps=[1 / horizon] * horizon)
+
+
+def lever(horizon: int, chance: float, decoy: float) -> E.FiniteMDP:
+    """A lever that pays 1 with a small chance, which ends the episode; leaving pays the decoy for sure."""
+    P, R = np.zeros((2, 2, 2, 2))
+    P[1, :, 1] = P[0, 1, 1] = 1
+    P[0, 0] = 1 - chance, chance
+    R[0, :, 1] = 1.0, decoy
+    return E.FiniteMDP([P] * horizon, [R] * horizon, [np.eye(2, 1)] * horizon)
+
+
+# The same at every level: their data are shared.
+SAME: dict[str, Callable[[int], Any]] = {
+    "same-dense": same_table,
+    "same-sparse": lambda s: same_table(s, paying=0.1),
+    "same-wide": lambda s: same_table(s, 20, 3, 30, 0.05),
+    "lever-.04": lambda s: lever(40, 0.04, 0.5),
+    "lever-.02": lambda s: lever(60, 0.02, 0.6),
+}
 GROUPS = {
     "shipped": SHIPPED,
     "attacks": ATTACKS,
@@ -1259,5 +1289,6 @@ GROUPS = {
     "pressed": PRESSED,
     "frozen": FROZEN,
     "noisy": NOISY,
+    "same": SAME,
 }
 FAMILIES = {name: make for group in GROUPS.values() for name, make in group.items()}
