@@ -3,8 +3,9 @@
 If they do not, the outcomes of a pair are exchangeable between its visits, at whatever levels these were and whatever
 rule chose when. So for each pair that was visited often, the visits before and from a level on are compared, by five
 numbers of the outcome: the reward, the end, the value of the next state, and two random numbers of the next row. The
-difference of the means has a known standard deviation over all permutations, and the normal quantile is corrected for
-all pairs, cuts and numbers (Bonferroni) and for the earlier tests.
+sum over the visits before a cut has a known variance V over all permutations, and no visit adds more than b to it. So
+it exceeds s with a probability of 2 exp(-s^2 / (2 V + 2 b s / 3)) at most, or nearly (Bernstein), also where few visits
+showed something rare. This is corrected for all pairs, cuts and numbers (Bonferroni) and for the earlier tests.
 
 Compared are rows, so the test sees nothing where no row comes often enough, as with continuous features; and nothing at
 levels where a pair was not visited.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,10 @@ class Difference:
         Number of visits of the pair at all of them.
     what : str
         The number that differs.
-    statistic, limit : float
-        Absolute difference of the means in standard deviations, and the limit that it exceeds.
+    statistic : float
+        Absolute difference of the means in standard deviations.
+    excess : float
+        By how much the exponent of its bound is larger than it would be by chance.
     """
 
     level: int
@@ -66,7 +68,7 @@ class Difference:
     visits: int
     what: str
     statistic: float
-    limit: float
+    excess: float
 
     @property
     def warning(self) -> str:
@@ -95,7 +97,8 @@ def difference(planner: OptimisticPlanner, tuning: Tuning, earlier: int) -> Diff
     if not planner.pooled or planner.n_episodes == 0:
         return None
     share = tuning.level_delta * 6 / (math.pi * (1 + earlier)) ** 2
-    found: list[tuple[float, int, int, int, int, int]] = []  # statistic, group, pair, number, level, visits
+    # Exponent, statistic, group, pair, number, level, visits.
+    found: list[tuple[float, float, int, int, int, int, int]] = []
     tests = 0
     outcomes = Outcomes(planner)
     for group in sorted(set(planner.groups)):
@@ -108,17 +111,17 @@ def difference(planner: OptimisticPlanner, tuning: Tuning, earlier: int) -> Diff
                 more, best = compared(at[i:j], z[i:j], tuning.level_visits // 4)
                 tests += more
                 if best is not None:
-                    statistic, number, level = best
-                    found.append((statistic, group, int(pairs[i]), numbers[number], level, j - i))
+                    exponent, statistic, number, level = best
+                    found.append((exponent, statistic, group, int(pairs[i]), numbers[number], level, j - i))
     if not found:
         return None
-    limit = -NormalDist().inv_cdf(share / (2 * tests))
-    statistic, group, pair, number, level, visits = max(found)
-    if statistic <= limit:
+    exponent, statistic, group, pair, number, level, visits = max(found)
+    excess = exponent - math.log(2 * tests / share)
+    if excess <= 0.0:
         return None
     row, action = divmod(pair, planner.n_actions)
     column = int(np.abs(planner.rows(level)[row]).argmax())
-    return Difference(level, row, action, column, group, visits, NUMBERS[number], statistic, limit)
+    return Difference(level, row, action, column, group, visits, NUMBERS[number], statistic, excess)
 
 
 def split(groups: Groups, found: Difference) -> Groups:
@@ -169,8 +172,8 @@ class Outcomes:
         return [(int(i), int(j)) for i, j in zip(starts, ends, strict=True) if j - i >= least and at[i] < at[j - 1]]
 
 
-def compared(at: Numbers, z: Floats, least: int) -> tuple[int, tuple[float, int, int] | None]:
-    """Return how many comparisons were made, and the clearest one: its statistic, number, and level of the cut.
+def compared(at: Numbers, z: Floats, least: int) -> tuple[int, tuple[float, float, int, int] | None]:
+    """Return how many comparisons were made, and the clearest one: exponent, statistic, number, and level of the cut.
 
     Parameters
     ----------
@@ -188,9 +191,11 @@ def compared(at: Numbers, z: Floats, least: int) -> tuple[int, tuple[float, int,
     places = places[(least <= places) & (places <= n - least)]
     if not len(places) or not some.any():
         return 0, None
-    sums = centred.cumsum(axis=0)[places - 1][:, some]
+    sums = np.abs(centred.cumsum(axis=0)[places - 1][:, some])
     deviations = spread[some] * np.sqrt(places * (n - places) / n)[:, None]
-    statistics = np.abs(sums) / deviations
-    cut, number = np.unravel_index(int(statistics.argmax()), statistics.shape)
-    best = float(statistics[cut, number]), int(np.flatnonzero(some)[number]), int(at[places[cut]])
-    return statistics.size, best
+    largest = np.abs(centred[:, some]).max(axis=0)
+    exponents = sums**2 / (2 * deviations**2 + 2 / 3 * largest * sums)
+    cut, number = np.unravel_index(int(exponents.argmax()), exponents.shape)
+    statistic = float(sums[cut, number] / deviations[cut, number])
+    best = float(exponents[cut, number]), statistic, int(np.flatnonzero(some)[number]), int(at[places[cut]])
+    return exponents.size, best

@@ -116,8 +116,9 @@ def disagreements(
     found = []
     for h, at in enumerate(tested):
         differences = np.bincount(pairs[h], errors[h], sizes[h])[at] / visits[h][at]
-        # Of all visits with the action: those of a row that saw no rare outcome all agree.
-        by_action = (errors[h, data.taken[:, h] == action] for action in actions)
+        # Of all visits with the action at levels that share data: those of a row that saw no rare outcome all agree.
+        alike = [k for k, group in enumerate(planner.groups) if group == planner.groups[h]]
+        by_action = (errors[alike][data.taken.T[alike] == action] for action in actions)
         spreads = np.array([some.std() if len(some) else 0.0 for some in by_action])
         standard_errors = spreads[at % data.n_actions] / np.sqrt(visits[h][at])
         for i in np.flatnonzero(np.abs(differences) > tolerance + limit * standard_errors):
