@@ -410,7 +410,7 @@ class SelfStoppingRun:
             raise Contradiction
         if not self.duels.tests and self.planner.rewarded:
             low, high = self.planner.returns_seen[0]
-            if high - low <= self.aim.points and self.aim.share is None:
+            if 0.0 < high - low <= self.aim.points and self.aim.share is None:
                 LOGGER.warning("%s", coarse(self.aim.points, float(low), float(high)))
         self.duels.begin_test(self.candidate)
 

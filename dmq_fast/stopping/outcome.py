@@ -185,7 +185,7 @@ class Outcome:
                 if self.passed
                 else f"no episode earned {more} so far"
             )
-        elif self.passed and self.mean_return - self.rewards["returns_seen"][0] <= self.epsilon:
+        elif self.passed and not self.alike and self.mean_return - self.rewards["returns_seen"][0] <= self.epsilon:
             low, high = self.rewards["returns_seen"]
             if high - low <= self.epsilon and low != 0.0:
                 found.append(coarse(self.epsilon, low, high))
@@ -299,8 +299,6 @@ def mean_interval(returns: Floats, confidence_left: float) -> tuple[float, float
 
 def coarse(epsilon: float, low: float, high: float) -> str:
     """Return that an epsilon does not tell policies apart whose returns lie between `low` and `high`."""
-    if low == high:
-        return f"every episode earned {low:.6g}: nothing shows which actions are better"
     return (
         f"returns lie between {low:.6g} and {high:.6g}, within epsilon = {epsilon:g} of each other, so any policy that "
         f"was played would keep the promise; epsilon = {float(f'{(high - low) / 20:.1g}'):g} would tell them apart"
