@@ -303,6 +303,10 @@ cdef class OptimisticPlanner:
         Least value to go and size of a unit, in points; 0 and 1 until `set_rewards`.
     n_records : int
         How many episodes earned more, or less, from some level on than every one before.
+    groups : tuple of H int
+        Labels of the levels: those of one label share moves, factors and visits.
+    pooled : bool
+        Whether any levels do.
     """
 
     cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes, n_records
@@ -319,7 +323,7 @@ cdef class OptimisticPlanner:
     # Labels 0, 1, ... in order of appearance, and how many; whether any is that of several levels, and whether all
     # pairs may hide an outcome at once. (1,) rows of all levels or (H,); data by label, then those of the last level.
     cdef readonly tuple groups
-    cdef readonly Py_ssize_t n_groups
+    cdef Py_ssize_t n_groups
     cdef readonly bint pooled
     cdef bint sums
     cdef Py_ssize_t n_data
