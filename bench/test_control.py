@@ -87,14 +87,14 @@ def test_steps(benchmark, other):
     policy, stream, n = dmq.Policy.uniform(H), dmq.Stream(0), 16 * ROWS
 
     def returns():
-        # Every step earns 1/H.
-        return round(sampler.evaluate(policy, n, stream=stream).value * H * n)
+        # Every step earns 1.
+        return round(sampler.evaluate(policy, n, stream=stream).value * n)
 
     def moments():
         found = sampler.collect(policy, n // 16, stream=stream, levels=range(H), returns_from=(0,))
         assert found.n == n // 16
         return returns_of_moments
 
-    returns_of_moments = round(sampler.evaluate(policy, n // 16, stream=stream).value * H * (n // 16))
+    returns_of_moments = round(sampler.evaluate(policy, n // 16, stream=stream).value * (n // 16))
 
     assert 20 < rates(benchmark, returns, {"theirs": theirs, "moments": moments}) / n < 24
