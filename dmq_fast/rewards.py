@@ -151,6 +151,11 @@ class RewardModel:
         low, high = limits[level]
         return np.flatnonzero(~((to_go >= low) & (to_go <= high)))
 
+    def check(self, to_go: Floats, level: int, where: str) -> None:
+        """Raise ValueError if any sum of rewards from a level on, (n,), is outside of its bounds; `where` begins it."""
+        if (wrong := self.outside(to_go, level)).size:
+            raise ValueError(f"{where}: {self.refusal(float(to_go[wrong[0]]), level)}")
+
     def refusal(self, to_go: float, level: int, seen: ArrayLike = ()) -> str:
         """Return what is wrong with a sum of rewards outside of the bounds, and a range that contains what was seen."""
         assert self.bounds is not None

@@ -284,7 +284,7 @@ class SelfStoppingRun:
         """
         if self.aim.share is None:
             return
-        size = self.duels.aim.test_size(max(1, self.duels.tests))
+        size = self.aim.test_size(max(1, self.duels.tests))
         while self.upside > FINER * self.aim.epsilon and self.ledger.trajectories["explore"] < size:
             self.episodes.play("explore", 1 + self.planner.n_episodes // self.tuning.episodes_per_plan)
             self.plan()

@@ -66,8 +66,9 @@ class DMQ(Learner[DMQResult]):
         First policy of every cover: a name, the actions of all levels, or a policy. Several action sequences are as
         many policies. The variant's by default.
     value_range, noise : optional
-        Instead of what the environment declares of its rewards; see `SelfStopping`. Neither changes a decision: the
-        oracle sees features only, and theta is in points. Returns outside of a declared range are refused.
+        Instead of what the environment declares of its rewards; see `SelfStopping`. Beside the number of trajectories,
+        they change no decision: the oracle sees features only, and theta is in points. Returns outside of a declared
+        range are refused.
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key.
 

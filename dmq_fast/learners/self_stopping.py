@@ -124,7 +124,6 @@ class SelfStopping(Learner[SelfStoppingResult]):
         header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()}
         header |= {"tuning": changes} if changes else {}
         header |= {"groups": list(self.groups)} if self.aim.repeats > 1 else {}
-        header |= {} if self.sampler.rewards.is_unit else {"rewards": self.sampler.rewards.describe()}
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
         return StoppingSession(resources, ledger, self.aim, self.tuning, self.groups)

@@ -177,9 +177,7 @@ class Sampler:
         for level in returns_from if rewards.limits is not None else ():
             # What has ended, with features 0, is worth 0, whatever the range of the other states.
             to_go = drawn.returns_to_go(level)[drawn.going(level)]
-            if (wrong := rewards.outside(to_go, level)).size:
-                where = f"level {level}, call {rng.call}, chunk {rng.chunk}"
-                raise ValueError(f"{where}: {rewards.refusal(float(to_go[wrong[0]]), level)}")
+            rewards.check(to_go, level, f"level {level}, call {rng.call}, chunk {rng.chunk}")
         return drawn.moments(levels, returns_from)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:

@@ -257,9 +257,7 @@ class BatchSampler(Sampler):
         if model.bounds is None or model.noise is not None:
             return y
         going = phi.any(axis=1) | (y != 0.0)
-        wrong = model.outside(y[going], level)
-        if wrong.size:
-            raise ValueError(f"{place.at(level)}: {model.refusal(float(y[going][wrong[0]]), level)}")
+        model.check(y[going], level, place.at(level))
         return np.where(going, np.maximum(y, model.bounds[level, 0]), 0.0)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:

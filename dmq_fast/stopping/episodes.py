@@ -108,7 +108,7 @@ class Episodes:
 
         def play(size: int) -> None:
             stream = self.stream.at(self.planner.n_episodes)
-            self._add(self.sampler.unwrapped().trajectories_chunk(Policy.uniform(horizon), size, rng=stream))
+            self._add_drawn(self.sampler.unwrapped().trajectories_chunk(Policy.uniform(horizon), size, rng=stream))
 
         for size in sizes:
             self._answer(purpose, Piece(None, 0, size), partial(play, size))
@@ -155,12 +155,16 @@ class Episodes:
         greedy = all(piece.level == self.planner.horizon for piece in waiting)
         sampler = self.sampler if greedy else self.sampler.unwrapped()
         for drawn in sampler.series(self._drawings(self._allowed(waiting))):
-            self._add(drawn)
+            self._add_drawn(drawn)
             yield
 
-    def _add(self, drawn: Trajectories) -> None:
-        """Add episodes to the planner."""
-        for episode in zip(drawn.dense(), drawn.actions, drawn.rewards, strict=True):
+    def _add_drawn(self, drawn: Trajectories) -> None:
+        """Add episodes that a sampler has drawn."""
+        self._add(drawn.dense(), drawn.actions, drawn.rewards)
+
+    def _add(self, features: Floats, actions: Numbers, rewards: Floats) -> None:
+        """Add n episodes, given features (n, H, d), actions and rewards (n, H)."""
+        for episode in zip(features, actions, rewards, strict=True):
             self.planner.add(*episode)
 
     def _allowed(self, waiting: deque[Piece]) -> Iterator[Piece]:
@@ -216,5 +220,4 @@ class Episodes:
             known.extend(islice(spelled, some))
         for h in range(planner.horizon):
             features[:, h] = [self._rows[0 if planner.pooled else h][row] for row in rows[:, h]]
-        for episode in zip(features, actions, rewards, strict=True):
-            planner.add(*episode)
+        self._add(features, actions, rewards)
