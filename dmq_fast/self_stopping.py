@@ -254,21 +254,25 @@ class SelfStoppingRun:
         looked at on every level, and where level k fails, episodes follow this policy before k. A policy that is known
         to lose will not be returned, so it is watched no longer.
         """
-        planner, tuning, epsilon, delta = self.planner, self.tuning, self.aim.epsilon, self.aim.delta
+        planner, epsilon, delta = self.planner, self.aim.epsilon, self.aim.delta
         while True:
             self.plan(impatience)
-            per_plan = tuning.pooled_episodes_per_plan if planner.pooled else tuning.episodes_per_plan
-            more = max(planner.n_rows) // tuning.rows_per_episode + planner.n_episodes // per_plan
             if not planner.n_episodes:
                 self.episodes.play("explore", 1, planner.theta)
             elif self.upside > epsilon:
-                self.episodes.play("explore", 1 + more)
+                self.episodes.play("explore", self.between_plans())
             elif self.watched is not None and self.is_known_to_lose(self.watched):
                 self.watched = None
             elif self.watched is not None and (uppers := self.watched.doubts(delta)).max() > epsilon:
-                self.episodes.play("explore", 1 + more, self.watched.theta, int(uppers.argmax()))
+                self.episodes.play("explore", self.between_plans(), self.watched.theta, int(uppers.argmax()))
             else:
                 return
+
+    def between_plans(self) -> int:
+        """Return how many episodes explore between two plans: more where plans take long, or change little."""
+        planner, tuning = self.planner, self.tuning
+        per_plan = tuning.pooled_episodes_per_plan if planner.pooled else tuning.episodes_per_plan
+        return 1 + max(planner.n_rows) // tuning.rows_per_episode + planner.n_episodes // per_plan
 
     def wanted_floor(self) -> float:
         """Return the smallest probability of an outcome to look for: `p_min`, or less while nothing ever paid."""
@@ -286,7 +290,7 @@ class SelfStoppingRun:
             return
         size = self.aim.test_size(max(1, self.duels.tests))
         while self.upside > FINER * self.aim.epsilon and self.ledger.trajectories["explore"] < size:
-            self.episodes.play("explore", 1 + self.planner.n_episodes // self.tuning.episodes_per_plan)
+            self.episodes.play("explore", self.between_plans())
             self.plan()
 
     # ---- 2. Noise

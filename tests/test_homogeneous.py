@@ -247,6 +247,12 @@ def test_w_bounds_what_one_pair_hides_at_all_levels(seed):
         assert (value <= planner.table(0)[3] + 1e-6)[rows[:, 0]].all()
 
 
+def test_plans_below_epsilon_are_as_rare_as_above_it():
+    plans = []
+    result = dmq.learn(ENVIRONMENTS.river_swim(6, 20), "5%", 0.05, rng=1, progress=plans.append)
+    assert len(plans) < result.counts["trajectories"]["explore"] / 3
+
+
 def test_levels_part_where_rows_hardly_ever_repeat():
     env = ENVIRONMENTS.mountain_car(20)
     result = dmq.SelfStopping(env, tuning=Tuning(most_values=6000), rng=0).learn(max_trajectories=60)

@@ -1188,7 +1188,7 @@ cdef class OptimisticPlanner:
         cdef double residual
         self.inherit()
         if self.repeats and self.pooled and self.rows_of.table:
-            self.imagine(first)
+            self.look_alone(first, False)
         residual = self.backward(NULL, self.theta, self.omega, NULL, 0.0, self.lost_share, first)
         for i in range(self.n_data if self.pooled else 0):
             for p in range(self.data[i].rows.seen.n * self.n_actions):
@@ -1210,33 +1210,42 @@ cdef class OptimisticPlanner:
                 if h > self.tail:
                     state.held = max(state.held, self.levels[h - 1].states[j].held - cost)
 
-    cdef void imagine(self, Py_ssize_t first) noexcept nogil:
-        # The claims of the tried pairs of shared tables, at the levels from `first` on: what each is worth if it hides
-        # an outcome whenever it is met, and no other pair does.
-        cdef Py_ssize_t i, p, n
+    cdef void look_alone(self, Py_ssize_t first, bint rare) noexcept nogil:
+        # What the pairs of shared tables are worth from the level `first` on, each if it alone hides an outcome
+        # whenever it is met, or if one of its outcomes is more frequent whenever it is (`rare`).
+        cdef Py_ssize_t g, p, n, size = self.rows_of.seen.n * self.n_actions
         cdef Data* data
         cdef Py_ssize_t[TOGETHER] pairs
-        for i in range(self.n_groups):
-            data = self.data + i
-            if not data.shared:
-                continue
-            n = 0
-            for p in range(data.rows.seen.n * self.n_actions):
-                if data.tried[p].count > 0.0 and data.tried[p].chance >= self.floor:
+        for g in range(self.n_groups):
+            data, n = self.data + g, 0
+            for p in range(size if data.shared else 0):
+                if self.has_claim(data, p, rare):
                     pairs[n] = p
                     n += 1
-                if n == TOGETHER or (n > 0 and p == data.rows.seen.n * self.n_actions - 1):
-                    self.hide(first, data, pairs, n)
+                if n == TOGETHER or (n > 0 and p == size - 1):
+                    self.look_together(first, data, pairs, n, rare)
                     n = 0
+
+    cdef bint has_claim(self, const Data* data, Py_ssize_t p, bint rare) noexcept nogil:
+        # Whether a pair of shared data may be worth more by itself than it looks.
+        cdef Py_ssize_t h
+        if not rare:
+            return data.tried[p].count > 0.0 and data.tried[p].chance >= self.floor
+        for h in range(self.horizon):
+            if self.levels[h].pairs[p].raised > 0.0 and self.speaks_for(data, self.levels + h):
+                return True
+        return False
 
     cdef inline bint speaks_for(self, const Data* data, const Level* level) noexcept nogil:
         # Whether data are those of a level's label: the last level's own have the steps of the label, too.
         return level.data == data or (level.data == self.data + self.n_groups and data == self.main)
 
-    cdef void hide(self, Py_ssize_t first, const Data* data, const Py_ssize_t* pairs, Py_ssize_t n) noexcept nogil:
-        # The claims of n pairs of shared data, each by a backward pass of its own.
+    cdef void look_together(
+        self, Py_ssize_t first, const Data* data, const Py_ssize_t* pairs, Py_ssize_t n, bint rare
+    ) noexcept nogil:
+        # `look_alone` for n pairs of shared data, each in a column of values, by a backward pass of its own.
         cdef Py_ssize_t h, i, j, a, p, following, m = self.rows_of.seen.n
-        cdef double most, hidden
+        cdef double most, least
         cdef double[TOGETHER] value
         cdef double* now = self.columns
         cdef double* later = self.columns + m * TOGETHER
@@ -1244,12 +1253,14 @@ cdef class OptimisticPlanner:
         for h in range(self.horizon - 1, first - 1, -1):
             level, following = self.levels + h, 0
             for j in range(m):
+                least = level.states[j].hopeful if rare else 0.0
                 if self.rows_of.columns[j] == ENDED:
-                    for i in range(TOGETHER):
-                        now[j * TOGETHER + i] = self.end_worth
+                    least = self.end_worth
+                for i in range(TOGETHER):
+                    now[j * TOGETHER + i] = least
+                if self.rows_of.columns[j] == ENDED:
                     continue
                 most = self.ceiling(h, level.states[j].held)
-                memset(now + j * TOGETHER, 0, TOGETHER * sizeof(double))
                 for a in range(self.n_actions):
                     p = j * self.n_actions + a
                     i = following
@@ -1257,14 +1268,22 @@ cdef class OptimisticPlanner:
                     if level.data.tried[p].count == 0.0:
                         continue
                     self.mean(level, p, later, value)
-                    if i < following:
-                        hidden = level.data.tried[p].chance if self.speaks_for(data, level) else 0.0
-                        value[i] = clip(value[i], most)
-                        value[i] += (hidden if hidden >= self.floor else 0.0) * (most - value[i])
-                        if self.speaks_for(data, level):
-                            level.pairs[p].claim = value[i]
+                    if i < following and self.speaks_for(data, level):
+                        value[i] = self.claimed(level, p, value[i], most, rare)
                     self.keep_larger(now + j * TOGETHER, value, most)
             now, later = later, now
+
+    cdef inline double claimed(self, Level* level, Py_ssize_t p, double mean, double most, bint rare) noexcept nogil:
+        # What a pair is worth by its own claim, given the mean of what follows; the claim is kept.
+        cdef Pair* pair = level.pairs + p
+        cdef double chance = level.data.tried[p].chance
+        if rare:
+            mean += pair.raised
+            pair.raised = max(pair.raised, mean - pair.hope)
+            return mean
+        mean = clip(mean, most)
+        pair.claim = mean + (chance if chance >= self.floor else 0.0) * (most - mean)
+        return pair.claim
 
     cdef void mean(self, const Level* level, Py_ssize_t p, const double* later, double* value) noexcept nogil:
         # value (TOGETHER,) <- the mean of reward and next value of a tried pair, in all columns of the values of rows.
@@ -1292,57 +1311,6 @@ cdef class OptimisticPlanner:
         for i in range(TOGETHER):
             x = value[i] if value[i] < most else most
             best[i] = best[i] if best[i] > x else x
-
-    cdef void raise_repeatedly(self) noexcept nogil:
-        # The raises of the pairs of shared tables, if an outcome is more frequent whenever its pair is met.
-        cdef Py_ssize_t g, h, p, n, pairs_seen = self.rows_of.seen.n * self.n_actions
-        cdef bint some
-        cdef Data* data
-        cdef Py_ssize_t[TOGETHER] pairs
-        for g in range(self.n_groups):
-            data = self.data + g
-            n = 0
-            for p in range(pairs_seen if data.shared else 0):
-                some = False
-                for h in range(self.horizon):
-                    some = some or (self.speaks_for(data, self.levels + h) and self.levels[h].pairs[p].raised > 0.0)
-                if some:
-                    pairs[n] = p
-                    n += 1
-                if n == TOGETHER or (n > 0 and p == pairs_seen - 1):
-                    self.raise_columns(data, pairs, n)
-                    n = 0
-
-    cdef void raise_columns(self, const Data* data, const Py_ssize_t* pairs, Py_ssize_t n) noexcept nogil:
-        # The raises of n pairs, each by a backward pass of its own.
-        cdef Py_ssize_t h, i, j, a, p, following, m = self.rows_of.seen.n
-        cdef double most
-        cdef double[TOGETHER] value
-        cdef double* now = self.columns
-        cdef double* later = self.columns + m * TOGETHER
-        cdef Level* level
-        cdef Pair* pair
-        for h in range(self.horizon - 1, -1, -1):
-            level, following = self.levels + h, 0
-            for j in range(m):
-                for i in range(TOGETHER):
-                    now[j * TOGETHER + i] = level.states[j].hopeful
-                if self.rows_of.columns[j] == ENDED:
-                    continue
-                most = self.ceiling(h, level.states[j].held)
-                for a in range(self.n_actions):
-                    p = j * self.n_actions + a
-                    i = following
-                    following += following < n and pairs[following] == p
-                    if level.data.tried[p].count == 0.0:
-                        continue
-                    self.mean(level, p, later, value)
-                    if i < following and self.speaks_for(data, level):
-                        pair = level.pairs + p
-                        value[i] += pair.raised
-                        pair.raised = max(pair.raised, value[i] - pair.hope)
-                    self.keep_larger(now + j * TOGETHER, value, most)
-            now, later = later, now
 
     cdef double backward(
         self, const double* weights, double* theta, double* omega, double* carry, double near, double impatience,
@@ -1757,7 +1725,7 @@ cdef class OptimisticPlanner:
         for h in range(self.horizon - 1, -1, -1):
             self.raise_values(h)
         if self.pooled and self.rows_of.table:
-            self.raise_repeatedly()
+            self.look_alone(0, True)
         for h in range(self.horizon - 1, -1, -1):
             self.look_beyond(h)
 
