@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,16 +26,15 @@ __all__ = ["RidgeRegressor"]
 class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Ridge regression that learns row by row and has a standard error for each prediction.
 
-    It minimises ``sum_i w_i (y_i - x_i^T coef - intercept)^2 + alpha (|coef|^2 + intercept^2)``. `partial_fit` in any
-    pieces gives the estimate of one `fit`, up to rounding.
+    It minimises ``sum_i w_i (y_i - x_i^T coef - intercept)^2 + alpha |coef|^2``, as `sklearn.linear_model.Ridge` does.
+    `partial_fit` in any pieces gives the estimate of one `fit`, up to rounding.
 
     Parameters
     ----------
     alpha : float, default 1.0
-        Penalty > 0.
+        Penalty > 0 of the coefficients; the intercept has none.
     fit_intercept : bool, default True
-        Whether to fit an intercept, as the coefficient of a feature that is 1. So it is penalised, too, unlike that of
-        `sklearn.linear_model.Ridge`.
+        Whether to fit an intercept.
 
     Attributes
     ----------
@@ -50,7 +49,17 @@ class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     feature_names_in_ : numpy.ndarray
         Only where X had names.
     ridge_ : Ridge
-        The sums and the factor behind these, with the feature that is 1 last.
+        The sums and the factor behind these. With an intercept, they are those about the means of X and y: each call of
+        `partial_fit` adds its rows less their means, and one row for the distance to the means before it.
+
+    Notes
+    -----
+    Neither sums of squares nor products with the offsets of X and y are subtracted from each other. A block of rows
+    X with targets y takes the minimum R, the estimate coef and ``V = alpha I + sum w x x^T`` to ::
+
+        R' = R + |V^{1/2} (coef' - coef)|^2 + |y - X coef'|^2
+
+    where no term is negative, and an error of coef' enters by its square only.
 
     Examples
     --------
@@ -62,10 +71,12 @@ class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ridge_: Ridge
     n_samples_seen_: int
     n_features_in_: int
-    # Sums of w y^2 and of w; whether there is a feature that is 1.
-    _squares: float
+    # The minimum and the sum of w; whether there is an intercept; means of X and y, zeros without one.
+    _least: float
     _total: float
     _constant: bool
+    _center: NDArray[np.float64]
+    _level: float
 
     def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True) -> None:
         self.alpha = alpha
@@ -99,20 +110,28 @@ class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         first = not hasattr(self, "ridge_")
         rows, targets = validate_data(self, X, y, reset=first, dtype=np.float64, order="C", y_numeric=True)
         targets = np.asarray(targets, dtype=np.float64)
-        weights = None
+        n, share = len(targets), np.ones(len(targets))
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            share = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        if not share.any():
+            raise ValueError("sample_weight: expected at least one non-zero number")
         if first:
-            alpha = as_positive("alpha", self.alpha)
-            self._constant = flag("fit_intercept", self.fit_intercept)
-            ridge, squares, total, seen = Ridge(rows.shape[1] + self._constant, alpha), 0.0, 0.0, 0
+            ridge = Ridge(rows.shape[1], as_positive("alpha", self.alpha))
+            constant = flag("fit_intercept", self.fit_intercept)
+            least, before, seen, center, level = 0.0, 0.0, 0, np.zeros(rows.shape[1]), 0.0
         else:
-            ridge, squares, total, seen = self.ridge_, self._squares, self._total, self.n_samples_seen_
-        ridge.update_rows(self._features(rows), targets, weights)
-        self.ridge_ = ridge
-        self._squares = squares + float((targets * targets).sum() if weights is None else weights @ (targets * targets))
-        self._total = total + float(len(targets) if weights is None else weights.sum())
-        self.n_samples_seen_ = seen + len(targets)
+            ridge, constant, center, level = self.ridge_, self._constant, self._center, self._level
+            least, before, seen = self._least, self._total, self.n_samples_seen_
+        added = float(share.sum())
+        if constant:
+            rows, targets, share, center, level = _about_means(rows, targets, share, center, level, before)
+        theta, factor = ridge.theta, ridge.factor.copy()
+        ridge.update_rows(rows, targets, share)
+        moved, residual = factor @ (ridge.theta - theta), targets - ridge.predict(rows)
+        self.ridge_, self._constant, self._center, self._level = ridge, constant, center, level
+        self._least = least + float(moved @ moved + share @ (residual * residual))
+        self._total = before + added
+        self.n_samples_seen_ = seen + n
         return self
 
     def predict(
@@ -129,7 +148,8 @@ class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         mean : numpy.ndarray, shape (n,)
         std : numpy.ndarray, shape (n,)
-            Only with `return_std`: of a new y at each row, (noise_variance_ (1 + x^T V^{-1} x))^{1/2}.
+            Only with `return_std`: of a new y at each row, (noise_variance_ (1 + x^T V^{-1} x))^{1/2}. With an
+            intercept x is the row less the mean of X, and 1 + 1 / (sum of weights) takes the place of 1.
 
         Raises
         ------
@@ -139,28 +159,57 @@ class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             On an array of a wrong type or shape, or an entry that is not finite.
         """
         check_is_fitted(self, "ridge_")
-        rows = self._features(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
-        mean: NDArray[np.float64] = self.ridge_.predict(rows)
+        rows = validate_data(self, X, reset=False, dtype=np.float64, order="C") - self._center
+        mean: NDArray[np.float64] = self._level + self.ridge_.predict(rows)
         if not return_std:
             return mean
-        return mean, np.sqrt(self.noise_variance_ * (1.0 + self.ridge_.leverage(rows)))
+        own = 1.0 + 1.0 / self._total if self._constant else 1.0
+        return mean, np.sqrt(self.noise_variance_ * (own + self.ridge_.leverage(rows)))
 
-    def _features(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.column_stack([rows, np.ones(len(rows))]) if self._constant else rows
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_squares" in state:
+            raise ValueError(
+                "state: expected that of a RidgeRegressor after 0.2.0, which penalised the intercept; fit again"
+            )
+        super().__setstate__(state)
 
     @property
     def coef_(self) -> NDArray[np.float64]:
         """Coefficients of the features."""
-        return self.ridge_.theta[: self.n_features_in_]
+        return self.ridge_.theta
 
     @property
     def intercept_(self) -> float:
         """Prediction where all features are 0."""
-        return float(self.ridge_.theta[-1]) if self._constant else 0.0
+        return self._level - float(self._center @ self.ridge_.theta)
 
     @property
     def noise_variance_(self) -> float:
         """Variance of y about the line."""
-        # The minimum is sum w y^2 - theta^T sum w y phi, which rounding may leave below 0 where y is linear.
-        least = self._squares - float(self.ridge_.theta @ self.ridge_.moment)
-        return max(least, 0.0) / self._total
+        return self._least / self._total
+
+
+def _about_means(
+    rows: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    share: NDArray[np.float64],
+    center: NDArray[np.float64],
+    level: float,
+    before: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
+    """Return rows, targets and weights to add to sums about the means of rows of weight `before`, and the new means.
+
+    These are the rows less their own means, and the difference of the means with weight ``before w / (before + w)``,
+    where w is the weight of the rows (Chan, Golub and LeVeque 1983).
+    """
+    added = float(share.sum())
+    mean, middle = np.average(rows, axis=0, weights=share), float(np.average(targets, weights=share))
+    step, rise = mean - center, middle - level
+    part = added / (before + added)
+    return (
+        np.vstack([rows - mean, step]),
+        np.append(targets - middle, rise),
+        np.append(share, before * part),
+        center + part * step,
+        level + part * rise,
+    )

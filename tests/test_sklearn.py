@@ -40,12 +40,10 @@ def test_estimates_are_those_of_scikit_learn(weighted, intercept):
     X, y, weights = problem()
     weights = weights if weighted else None
     model = RidgeRegressor(0.7, fit_intercept=intercept).fit(X, y, weights)
-    # The intercept is penalised as any coefficient.
-    rows = np.column_stack([X, np.ones(len(X))]) if intercept else X
-    reference = Reference(0.7, fit_intercept=False, solver="cholesky").fit(rows, y, weights)
-    assert np.append(model.coef_, model.intercept_)[: rows.shape[1]] == pytest.approx(reference.coef_, rel=1e-10)
-    assert intercept or model.intercept_ == 0.0
-    assert model.predict(X) == pytest.approx(reference.predict(rows), rel=1e-10)
+    reference = Reference(0.7, fit_intercept=intercept, solver="cholesky").fit(X, y, weights)
+    assert model.coef_ == pytest.approx(reference.coef_, rel=1e-10)
+    assert model.intercept_ == pytest.approx(reference.intercept_, rel=1e-10)
+    assert model.predict(X) == pytest.approx(reference.predict(X), rel=1e-10)
     pieces = RidgeRegressor(0.7, fit_intercept=intercept)
     for part in np.array_split(np.arange(len(X)), [1, 2, 50]):
         pieces.partial_fit(X[part], y[part], None if weights is None else weights[part])
@@ -67,11 +65,49 @@ def test_standard_deviations():
     # As the formula says, with V of the rows themselves.
     rows = np.column_stack([X, np.ones(len(X))])
     at = np.append(new[0], 1.0)
-    v = rows.T @ rows + 1e-3 * np.eye(6)
+    v = rows.T @ rows + 1e-3 * np.diag([1.0] * 5 + [0.0])
     residual = y - rows @ np.append(model.coef_, model.intercept_)
-    least = residual @ residual + 1e-3 * (model.coef_ @ model.coef_ + model.intercept_**2)
+    least = residual @ residual + 1e-3 * (model.coef_ @ model.coef_)
     assert std[0] == pytest.approx(np.sqrt(least / len(y) * (1.0 + at @ np.linalg.solve(v, at))), rel=1e-9)
     assert model.predict(100 * new, return_std=True)[1].min() > std.max()
+
+
+@pytest.mark.parametrize("offset", [0.0, 20.0, 2000.0, 1e6, 1e9])
+@pytest.mark.parametrize("pieces", [1, 7, 300])
+def test_an_offset_of_the_targets_changes_nothing_but_the_intercept(offset, pieces):
+    """The intercept is not penalised, and no sums of squares are subtracted from each other."""
+    X, y, weights = problem(n=300)
+    y, plain = y + offset, RidgeRegressor(0.5).fit(X, y, weights)
+    model = RidgeRegressor(0.5)
+    for part in np.array_split(np.arange(len(X)), pieces):
+        model.partial_fit(X[part], y[part], weights[part])
+    # Targets are rounded to `room`, and so are means, which move once a piece.
+    room = 1e-12 + 4 * np.spacing(offset) * pieces**0.5
+    assert model.coef_ == pytest.approx(plain.coef_, abs=room)
+    assert model.intercept_ == pytest.approx(plain.intercept_ + offset, abs=room)
+    mean, std = model.predict(X[:9], return_std=True)
+    expected, width = plain.predict(X[:9], return_std=True)
+    assert mean == pytest.approx(expected + offset, abs=room) and std == pytest.approx(width, abs=room)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e7, 1e9])
+def test_features_far_from_zero_keep_the_variance(intercept, scale):
+    rng = np.random.default_rng(0)
+    X = scale + rng.normal(size=(1000, 1))
+    y = X[:, 0] + 0.1 * rng.normal(size=1000)
+    model = RidgeRegressor(1e-3, fit_intercept=intercept).fit(X, y)
+    least = ((y - model.predict(X)) ** 2).sum() + 1e-3 * (model.coef_**2).sum()
+    # The residuals here, of 0.1, are those of rounded predictions.
+    assert model.noise_variance_ == pytest.approx(least / 1000, rel=1e-9 + np.spacing(scale) / 0.1)
+    assert model.predict(X[:9], return_std=True)[1] == pytest.approx(0.1, rel=0.1)
+
+
+def test_a_state_of_0_2_0_is_refused():
+    X, y, _ = problem()
+    state = RidgeRegressor().fit(X, y).__getstate__()
+    with pytest.raises(ValueError, match=r"^state: expected that of a RidgeRegressor after 0\.2\.0"):
+        RidgeRegressor().__setstate__({**state, "_squares": 1.0})
 
 
 def test_a_line_without_noise():
