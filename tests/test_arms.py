@@ -159,7 +159,8 @@ def test_construction_names_what_does_not_fit():
             (ValueError, f"^d: {positive}", RidgeArms, 2, 2**29, 1.0),
             (TypeError, f"^d: {integer}", RidgeArms, 2, True, 1.0),
             *((ValueError, "^regularization: ", RidgeArms, 2, 2, bad) for bad in (0, -1.0, 1e-310, 1e308)),
-            (MemoryError, "^n_arms, d: no memory for factors of shape", RidgeArms, 2**28, 2**28, 1.0),
+            (MemoryError, r"^n_arms, d: no memory for matrices of shape .* GB", RidgeArms, 2**28, 2**28, 1.0),
+            (MemoryError, r"^n_arms, d: .* take 1\.1e\+03 GB", RidgeArms, 2**19, 2**9, 1.0),
         ]
     )
     arms = RidgeArms(n_arms=np.int32(2), d=3, regularization=np.float32(0.5))

@@ -682,6 +682,7 @@ def test_construction_names_what_does_not_fit():
             *((ValueError, "^regularization: .* out of the range", Ridge, 2, x) for x in (1e-310, 1e308)),
             *((ValueError, "^targets: expected an integer", Ridge, 2, 1.0, t) for t in (0, -1)),
             (TypeError, "^targets: expected an integer", Ridge, 2, 1.0, True),
+            (MemoryError, r"^d: no memory for matrices of shape .* take 1\.76e\+04 GB", Ridge, 2**20, 1.0),
         ]
     )
     ridge = Ridge(d=np.int32(2), regularization=np.float32(0.5))

@@ -42,6 +42,9 @@ cdef list integers(value, str name, Py_ssize_t m, Py_ssize_t least, Py_ssize_t m
 # Whether `value` is a SciPy sparse matrix or array; see the source.
 cpdef bint is_sparse(value) except -1
 
+# Zeros of a shape whose last two axes are features; MemoryError with the size if the machine has less memory.
+cdef cnp.ndarray square_zeros(str names, tuple shape)
+
 # A read-only C-contiguous copy, so that a kernel can keep a pointer to the entries.
 cdef cnp.ndarray frozen(array)
 

@@ -10,8 +10,10 @@ from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 
 import itertools
+import math
 import numbers
 import operator
+import os
 import sys
 
 import numpy as np
@@ -157,6 +159,25 @@ cdef list integers(value, str name, Py_ssize_t m, Py_ssize_t least, Py_ssize_t m
     if array.shape != (m,):
         raise ValueError(f"{name}: expected an integer or shape ({m},), got {array.shape}")
     return [integer(entry, f"{name}[{i}]", least, most) for i, entry in enumerate(array.tolist())]
+
+
+cdef cnp.ndarray square_zeros(str names, tuple shape):
+    # Pages that were never written to are granted beyond what there is, and missed later.
+    size = 8 * math.prod(shape)
+    try:
+        present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        present = sys.maxsize
+    try:
+        if size <= present:
+            return np.zeros(shape)
+    except (MemoryError, ValueError):
+        present = 0
+    have = f", and this machine has {present / 1e9:.3g} GB" if 0 < present < sys.maxsize else ""
+    raise MemoryError(
+        f"{names}: no memory for matrices of shape {shape}, which take {size / 1e9:.3g} GB{have}; they cost 8 bytes "
+        "for every pair of features"
+    )
 
 
 cdef cnp.ndarray frozen(array):

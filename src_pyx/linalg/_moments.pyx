@@ -198,7 +198,7 @@ cdef class SecondMoment:
         if d <= LARGEST:
             self._gram = <double*> calloc(d * d + block_work_size(d), sizeof(double))
         if self._gram == NULL:
-            raise MemoryError(f"dimension: no memory for a matrix of shape ({d}, {d})")
+            raise MemoryError(f"dimension: no memory for a matrix of shape ({d}, {d}), {8 * int(d) ** 2 / 1e9:.3g} GB")
         self.dimension = d
         self.n = 0
 
