@@ -507,6 +507,15 @@ def test_where_the_watched_policy_may_miss_the_most_episodes_follow_it_to_that_l
     assert caught.value.args == ("explore", 1, run.watched.theta, 2)
 
 
+def test_refits_to_returns_end_once_more_than_half_of_them_agree():
+    run = run_of(E.combination_lock(6, 3, rng=0))
+    run.learn()
+    drawn, refits = [], run.bootstrap.refits_to_returns
+    run.bootstrap.refits_to_returns = lambda rng: (drawn.append(theta) or theta for theta in refits(rng))
+    assert not run.duels.returns_favour_another(run.candidate)
+    assert len(drawn) == run.tuning.refits // 2 + 1
+
+
 @pytest.mark.parametrize(
     ("returns", "won"),
     [

@@ -7,7 +7,7 @@ law, and their quantile 1 - `LEVEL` is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -84,13 +84,11 @@ class Bootstrap:
             for _ in times
         ]
 
-    def refits_to_returns(self, rng: np.random.Generator) -> list[Floats]:
-        """Return `tuning.refits` estimates, (H, K, d) each, fitted to returns."""
+    def refits_to_returns(self, rng: np.random.Generator) -> Iterator[Floats]:
+        """Yield `tuning.refits` estimates, (H, K, d) each, fitted to returns."""
         n, near = self.planner.n_episodes, self.tuning.near * self.aim.epsilon
-        return [
-            self.planner.refit(self.weights(rng, n), True, near, normals=self.normals(rng))
-            for _ in range(self.tuning.refits)
-        ]
+        for _ in range(self.tuning.refits):
+            yield self.planner.refit(self.weights(rng, n), True, near, normals=self.normals(rng))
 
     def normals(self, rng: np.random.Generator) -> Floats | None:
         """Return normal numbers (H, n_episodes) of standard deviation `spread` where rewards are noisy, else None.

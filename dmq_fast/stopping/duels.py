@@ -81,11 +81,16 @@ class Duels:
 
     def returns_favour_another(self, candidate: Candidate) -> bool:
         """Return whether fits to returns see a loss in the candidate's actions, and a value above its mean return."""
-        epsilon, (mean, error) = self.aim.epsilon, candidate.mean_return()
-        refits = self.bootstrap.refits_to_returns(self.bootstrap.generator())
-        value = np.median([candidate.predicted(theta) for theta in refits])
-        loss = np.median([candidate.loss(theta) for theta in refits])
-        return bool(loss > epsilon and value - mean > epsilon + self.tuning.errors * error)
+        (mean, error), most = candidate.mean_return(), self.tuning.refits // 2
+        least = mean + self.aim.epsilon + self.tuning.errors * error
+        losses, values = [], []
+        for theta in self.bootstrap.refits_to_returns(self.bootstrap.generator()):
+            losses.append(candidate.loss(theta))
+            values.append(candidate.predicted(theta))
+            # More than half of the refits have seen no loss, or no value: no need for the others.
+            if max(sum(loss <= self.aim.epsilon for loss in losses), sum(value <= least for value in values)) > most:
+                return False
+        return bool(np.median(losses) > self.aim.epsilon and np.median(values) > least)
 
     def rival(self) -> Candidate:
         """Return the policy that is greedy on the fit to returns, after a test of its own."""

@@ -139,6 +139,21 @@ cdef struct Step:
     double paid
     double reward
 
+# A step of an episode that has not ended, where levels share data: its pair, that of the next step, its moves in the
+# data of its level and in those of the last one, -1 where there is none, and its reward in units.
+cdef struct Past:
+    int32_t episode
+    int32_t pair
+    int32_t next
+    int32_t move
+    int32_t last_move
+    double reward
+
+# What follows a step at a level, if its next pair is this one: `kept` times the return from there, plus `more`.
+cdef struct Sequel:
+    double kept
+    double more
+
 # What is kept of a feature row at a level: the most reward collected before at this level (-inf where rewards are
 # noisy), and what follows from it and earlier levels; max_a F, W and Z of a plan, max_a F of a refit, the greedy action
 # of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards are noisy, also
@@ -245,6 +260,13 @@ cdef Py_ssize_t move_of(Data* data, Py_ssize_t pair, Py_ssize_t following) noexc
 cdef inline void clear_move(Move* move) noexcept nogil:
     move.count = move.paid = move.squared = 0.0
     move.least, move.most = INFINITY, -INFINITY
+
+
+cdef inline void weigh_step(Data* data, Py_ssize_t t, const Past* past, double w, double shaken) noexcept nogil:
+    data.moves[t].weight += w
+    data.moves[t].weighted += w * past.reward
+    data.tried[past.pair].weight += w
+    data.tried[past.pair].shaken += shaken
 
 
 cdef inline void count_move(Data* data, Py_ssize_t t, double reward) noexcept nogil:
@@ -361,6 +383,12 @@ cdef class OptimisticPlanner:
     cdef const Data* weighed
     cdef const double* imagined
     cdef const double* normals
+    # All steps that count, by level, where levels share data; where those of each level begin, (H + 1,); and whether
+    # they are those of all episodes in the present units. (pairs,) sequels at the level after that of a fit to returns.
+    cdef Past* past
+    cdef Py_ssize_t* past_from
+    cdef bint gathered
+    cdef Sequel* sequels
     # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
     cdef double* record
     cdef double* x
@@ -377,7 +405,8 @@ cdef class OptimisticPlanner:
         self.root = sqrt(self.ridge)
         self.sums = flag(sums, "sums")
         self.levels = <Level*> calloc(self.horizon, sizeof(Level))
-        if self.levels == NULL:
+        self.past_from = <Py_ssize_t*> calloc(self.horizon + 1, sizeof(Py_ssize_t))
+        if self.levels == NULL or self.past_from == NULL:
             raise MemoryError()
         for level in range(self.horizon):
             self.levels[level].top, self.levels[level].worst, self.levels[level].best = 1.0, INFINITY, -INFINITY
@@ -398,6 +427,7 @@ cdef class OptimisticPlanner:
     def __dealloc__(self):
         self.forget()
         free(self.levels)
+        free(self.past_from)
 
     cdef tuple as_groups(self, groups):
         given = np.asarray(groups)
@@ -461,7 +491,10 @@ cdef class OptimisticPlanner:
         free(self.data)
         free(self.rows_of)
         free(self.columns)
-        self.data, self.rows_of, self.columns = NULL, NULL, NULL
+        free(self.past)
+        free(self.sequels)
+        self.data, self.rows_of, self.columns, self.past, self.sequels = NULL, NULL, NULL, NULL, NULL
+        self.gathered = False
 
     def regroup(self, groups):
         """Give the levels other labels, (H,) integers; the episodes stay.
@@ -639,7 +672,7 @@ cdef class OptimisticPlanner:
         self.begin_work()
         self.low, self.width, self.guess = least, unit, guess
         self.end_worth = -least / unit if self.pooled else 0.0
-        self.planned = False
+        self.planned = self.gathered = False
         for h in range(self.horizon):
             self.levels[h].top = given[h]
         with nogil:
@@ -870,7 +903,7 @@ cdef class OptimisticPlanner:
     cdef bint open(self) noexcept nogil:
         # Room for an episode.
         cdef Py_ssize_t h, room
-        self.planned, self.collected = False, 0.0
+        self.planned, self.gathered, self.collected = False, False, 0.0
         self.outdated, self.planned_at = False, 0
         if self.n_episodes == self.room:
             room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
@@ -1362,12 +1395,42 @@ cdef class OptimisticPlanner:
                 level.pairs[move.pair].target += move.count * following.plain
                 level.pairs[move.pair].hope += move.count * following.hopeful
 
+    cdef bint gather(self) noexcept nogil:
+        # The steps that count, of all episodes, by level; False if memory ran out.
+        cdef Py_ssize_t h, e, p, n = 0, last = self.horizon - 1, n_actions = self.n_actions
+        cdef const Step* step
+        cdef Past* past
+        if self.gathered:
+            return True
+        if not (grown(<void**> &self.past, (self.horizon * self.n_episodes + 1) * sizeof(Past))
+                and grown(<void**> &self.sequels, (self.rows_of.seen.n * n_actions + 1) * sizeof(Sequel))):
+            return False
+        for h in range(self.horizon):
+            self.past_from[h] = n
+            for e in range(self.n_episodes):
+                step = self.levels[h].steps + e
+                if self.rows_of.columns[step.row] == ENDED:
+                    continue
+                p, past = step.row * n_actions + step.action, self.past + n
+                past.episode, past.pair, past.reward = <int32_t> e, <int32_t> p, step.paid / self.width
+                past.move, past.last_move, past.next = <int32_t> step.move, -1, -1
+                if self.joins_last(h):
+                    past.last_move = <int32_t> self.levels[last].data.tried[p].move
+                if h < last:
+                    step = self.levels[h + 1].steps + e
+                    past.next = <int32_t> (step.row * n_actions + step.action)
+                n += 1
+        self.past_from[self.horizon] = n
+        self.gathered = True
+        return True
+
     cdef void weigh(self, const double* weights) noexcept nogil:
         # The weights of all moves and pairs, from the episodes, where levels share data.
-        cdef Py_ssize_t h, e, i, p, t
-        cdef double w, reward
-        cdef const Step* step
+        cdef Py_ssize_t h, i, p, t
+        cdef double w, shaken = 0.0
+        cdef const Past* past
         cdef Data* data
+        cdef Data* last = self.levels[self.horizon - 1].data
         for i in range(self.n_data):
             data = self.data + i
             for p in range(data.rows.seen.n * self.n_actions):
@@ -1376,39 +1439,27 @@ cdef class OptimisticPlanner:
                 data.moves[t].weight = data.moves[t].weighted = 0.0
         self.weighed = NULL
         for h in range(self.horizon):
-            for e in range(self.n_episodes):
-                step = self.levels[h].steps + e
-                if self.rows_of.columns[step.row] == ENDED:
-                    continue
-                w, reward = weights[e], step.paid / self.width
-                p = step.row * self.n_actions + step.action
-                for i in range(2):
-                    # The data of the level's label, and those of the last level.
-                    data, t = self.levels[h].data, step.move
-                    if i == 1:
-                        if not self.joins_last(h):
-                            continue
-                        data = self.levels[self.horizon - 1].data
-                        t = data.tried[p].move
-                    if t < 0:
-                        continue
-                    data.moves[t].weight += w
-                    data.moves[t].weighted += w * reward
-                    data.tried[p].weight += w
-                    if self.normals != NULL:
-                        data.tried[p].shaken += w * self.normals[h * self.n_episodes + e]
+            data = self.levels[h].data
+            for i in range(self.past_from[h], self.past_from[h + 1]):
+                past = self.past + i
+                w = weights[past.episode]
+                if self.normals != NULL:
+                    shaken = w * self.normals[h * self.n_episodes + past.episode]
+                if past.move >= 0:
+                    weigh_step(data, past.move, past, w, shaken)
+                if past.last_move >= 0:
+                    weigh_step(last, past.last_move, past, w, shaken)
 
     cdef void weigh_shared_targets(
         self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
     ) noexcept nogil:
         # `weigh_targets` where levels share data.
-        cdef Py_ssize_t e, k, p, t, last = self.horizon - 1
-        cdef double y, w
+        cdef Py_ssize_t e, p, t, last = self.horizon - 1
+        cdef double y
         cdef const double* imagined = self.imagined
         cdef Level* level = self.levels + h
         cdef const Data* data = level.data
         cdef const State* states = NULL if h == last else self.levels[h + 1].states
-        cdef const Step* step
         cdef const Move* move
         cdef Pair* pair
         for e in range(h if imagined != NULL else 0):
@@ -1421,45 +1472,74 @@ cdef class OptimisticPlanner:
             if imagined != NULL:
                 pair.weight += imagined[p]
                 pair.target += imagined[p] * self.ceiling(h, level.states[p // self.n_actions].held)
-        if carry == NULL:
-            for t in range(data.moved.n):
-                move = data.moves + t
-                y = self.end_worth if states == NULL else states[move.next].value
-                level.pairs[move.pair].target += move.weighted + move.weight * y
+        if carry != NULL:
+            self.weigh_returns(h, weights, theta, carry, near)
             return
+        for t in range(data.moved.n):
+            move = data.moves + t
+            y = self.end_worth if states == NULL else states[move.next].value
+            level.pairs[move.pair].target += move.weighted + move.weight * y
+
+    cdef void weigh_returns(
+        self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
+    ) noexcept nogil:
+        # The returns of all steps of the data of level h, as if they had been made there: as in the episode, as long as
+        # its actions are good. O(steps), with a table of what each pair of the next level says.
+        cdef Py_ssize_t k, i, last = self.horizon - 1, n = self.n_episodes
+        cdef double y
+        cdef bint followed
+        cdef Pair* pairs = self.levels[h].pairs
+        cdef const State* states = NULL if h == last else self.levels[h + 1].states
+        cdef const Past* past
+        cdef const Sequel* sequel
+        if h < last:
+            self.look_up_sequels(h + 1, theta, near)
         for k in range(self.horizon):
             if not self.belongs(k, h):
                 continue
-            for e in range(self.n_episodes):
-                step = self.levels[k].steps + e
-                if self.rows_of.columns[step.row] == ENDED:
-                    continue
-                y = step.paid / self.width
-                if states == NULL:
-                    y += self.end_worth
+            followed = k < last and h < last and self.belongs(k + 1, h + 1)
+            for i in range(self.past_from[k], self.past_from[k + 1]):
+                past = self.past + i
+                if followed:
+                    sequel = self.sequels + past.next
+                    y = past.reward + (sequel.kept * carry[(k + 1) * n + past.episode] + sequel.more)
+                elif h < last:
+                    y = past.reward + states[past.next // self.n_actions].value
                 else:
-                    y += self.after(h + 1, k + 1, e, theta, carry, near)
-                carry[k * self.n_episodes + e] = y
-                w = weights[e]
-                level.pairs[step.row * self.n_actions + step.action].target += w * y
+                    y = past.reward + self.end_worth
+                carry[k * n + past.episode] = y
+                pairs[past.pair].target += weights[past.episode] * y
+
+    cdef void look_up_sequels(self, Py_ssize_t h, const double* theta, double near) noexcept nogil:
+        # What follows if the next step is one of these pairs, at level h: the return goes on after a greedy action, or
+        # one that is worth less by at most `near`, which is added; else the value of the state follows.
+        cdef Py_ssize_t a, j
+        cdef const Level* level = self.levels + h
+        cdef const State* state
+        cdef Sequel* sequel
+        cdef double less
+        theta += h * self.n_actions * self.dimension
+        for j in range(level.rows.seen.n):
+            state = level.states + j
+            for a in range(self.n_actions):
+                sequel = self.sequels + j * self.n_actions + a
+                sequel.kept, sequel.more = 0.0, state.value
+                if self.has_ended(level, j):
+                    continue
+                if state.greedy == a:
+                    sequel.kept, sequel.more = 1.0, 0.0
+                elif level.data.tried[j * self.n_actions + a].count > 0.0:
+                    less = state.value - clip(
+                        row_dot(&level.rows.seen, j, theta + a * self.dimension), self.most_fitted(h)
+                    )
+                    if 0.0 <= less <= near:
+                        sequel.kept, sequel.more = 1.0, less
 
     cdef inline bint belongs(self, Py_ssize_t k, Py_ssize_t h) noexcept nogil:
         # Whether the steps of level k are in the data of level h.
         if h == self.horizon - 1:
             return self.joins_last(k) if self.n_data > self.n_groups else k == h
         return k < self.horizon - 1 and self.levels[k].data == self.levels[h].data
-
-    cdef double after(
-        self, Py_ssize_t h, Py_ssize_t k, Py_ssize_t e, const double* theta, const double* carry, double near
-    ) noexcept nogil:
-        # What follows at level h as in episode e from its level k on: the return, as long as its actions are good.
-        cdef const Step* step = self.levels[k].steps + e
-        cdef const State* state = self.levels[h].states + step.row
-        if self.rows_of.columns[step.row] == ENDED or not self.belongs(k, h):
-            return state.value
-        if state.greedy == step.action:
-            return carry[k * self.n_episodes + e]
-        return self.continued(h, step, theta, carry[k * self.n_episodes + e], near)
 
     cdef void weigh_targets(
         self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
@@ -2032,6 +2112,8 @@ cdef class OptimisticPlanner:
         self.begin_work()
         try:
             self.make_room_for_weighted()
+            if self.pooled and not self.gather():
+                raise MemoryError()
             self.imagined = NULL if extra is None else entries(extra)
             self.normals = NULL if shaken is None else entries(shaken)
             with nogil:
