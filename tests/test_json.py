@@ -58,6 +58,18 @@ def test_values_survive(value):
     assert plain(text) == plain(json.dumps(value))  # a file that was written before is the same
 
 
+WORDS = st.lists(
+    st.floats()
+    | st.sampled_from(["", "\\", "\\\\"]).flatmap(lambda s: st.sampled_from([s + "NaN", s + "-Infinity", s]))
+)
+
+
+@given(WORDS)
+def test_texts_that_look_like_numbers_stay_texts(words):
+    assert repr(from_json(to_json(words))) == repr(words)
+    assert repr(from_json(to_json({"a": words}, indent=2).encode())) == repr({"a": words})
+
+
 @given(VALUES)
 def test_finite_values_are_written_as_before(value):
     try:
@@ -71,8 +83,9 @@ def test_other_types_come_through_the_default():
     array = np.array([1.0, math.inf, math.nan], dtype=np.float32)
     assert strict(to_json({"a": array}, default=np.ndarray.tolist)) == {"a": [1.0, "Infinity", "NaN"]}
     assert strict(to_json({-math.inf: (math.nan,)})) == {"-Infinity": ["NaN"]}
+    assert strict(to_json([np.float32(0.5), np.int64(3), array])) == [0.5, 3, [1.0, "Infinity", "NaN"]]
     with pytest.raises(TypeError):
-        to_json([math.inf, array])
+        to_json([math.inf, object()])
 
 
 def test_parameters_of_an_environment_may_be_infinite(tmp_path, run):
@@ -151,6 +164,54 @@ def test_details_of_a_sweep_may_be_infinite(tmp_path, run):
     text = (tmp_path / "rows.csv").read_text()
     assert '""bound"": ""Infinity""' in text and '""NaN""' in text
     assert experiments.columns([row], curves=True) == {}  # an array is no learning curve
+
+
+def labelled(env, seed, *, kind):
+    """Return an algorithm whose outcome says what it was given."""
+    return Labelled(kind)
+
+
+class Labelled:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def learn(self, budget):
+        said = {"kind": self.kind, "bound": math.inf}
+        return experiments.Outcome("finished", 1, counts=said, details=said, warnings=[self.kind])
+
+
+def test_texts_of_a_sweep_stay_texts(tmp_path):
+    kinds = ["plain", "NaN", "Infinity", "-Infinity", "\\NaN"]
+    spec = {
+        "grace": math.inf,
+        "environments": [{"name": "lock", "horizon": 3}],
+        "algorithms": [{"name": f"{__name__}:labelled", "kind": kinds}],
+    }
+    assert experiments.sweep(spec, tmp_path, workers=0).statuses == {"finished": 5}
+    rows = experiments.load(tmp_path)
+    assert sorted(row["algorithm_parameters"]["kind"] for row in rows) == sorted(kinds)
+    for row in rows:
+        kind = row["algorithm_parameters"]["kind"]
+        assert row["warnings"] == [kind]
+        for said in (row["counts"], row["details"]):
+            assert said == {"kind": kind, "bound": math.inf}
+    state = experiments.status(tmp_path)
+    assert (state.counts["done"], state.counts["waiting"], state.notes) == (5, 0, ())
+
+
+def test_a_parameter_of_an_environment_may_be_the_text_of_a_number(tmp_path, run):
+    mine = tmp_path / "named.py"
+    mine.write_text("import dmq_fast as dmq\ndef make(kind): return dmq.environments.chain(4, rng=0)\n")
+    code, _, err = run("run", "--env-file", f"{mine}:make", "--make", 'kind="NaN"', *SHORT, "--out", tmp_path / "run")
+    assert code == 0, err
+    found = from_json((tmp_path / "run" / "run.json").read_text())["environment_parameters"]["kind"]
+    assert isinstance(found, str) and found.strip('"') == "NaN"
+
+
+def test_a_baseline_with_numbers_of_numpy_is_saved(tmp_path):
+    env = dmq.environments.chain(3, rng=0)
+    dmq.baselines.RLSVI(env, sigma=np.float32(0.5), n_episodes=np.int64(5), rng=0).learn().save(tmp_path / "r.npz")
+    assert dmq.load(tmp_path / "r.npz").parameters["sigma"] == 0.5
 
 
 def test_texts_that_utf_8_does_not_have_are_exported_escaped(tmp_path):

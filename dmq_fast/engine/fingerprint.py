@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.json_text import plain, to_json
+from dmq_fast._support.json_text import to_plain
 from dmq_fast.kernels import Fixed, Greedy
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.base import Sampler
@@ -35,7 +35,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     elif sampler.env is not None:
         described["class"] = type(sampler.env).__qualname__
     described["rewards"] = sampler.rewards.describe()
-    return dict(plain(to_json(described, default=repr)))
+    return dict(to_plain(described, default=repr))
 
 
 def policy_fingerprint(policy: Policy) -> str:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.files import FileError, above_standard, sync_directory
-from dmq_fast._support.json_text import plain, to_json
+from dmq_fast._support.json_text import finite_json, plain, to_plain
 from dmq_fast._version import __version__
 
 fcntl: ModuleType | None
@@ -156,7 +156,7 @@ class Journal:
         self._file = open_locked(self.path)
         OPEN.add(self)
         try:
-            header = plain(to_json(header | {"format": FORMAT, "dmq_fast": __version__}))
+            header = to_plain(header | {"format": FORMAT, "dmq_fast": __version__})
             contents = self._file.readall()
             first, decisions, self._number, self._end = read(self.path, contents)
             if first is None:
@@ -180,7 +180,7 @@ class Journal:
         """Write the header, and sync the file and its directory."""
         try:
             self._file.truncate(0)
-            self._append(HEADER, to_json(header).encode())
+            self._append(HEADER, finite_json(header).encode())
             os.fsync(self._file.fileno())
         except OSError as error:
             raise JournalError(self.path, f"could not be written ({error})", "give a path on another disk") from error

@@ -263,16 +263,9 @@ def overdue_row(run: SweepRun, trace: str) -> dict[str, Any]:
     return identity(run) | failure_entries(TIMEOUT, error, writable(trace)) | {"seconds": cell.limit}
 
 
-def json_default(value: Any) -> Any:
-    """Return a number or an array of NumPy as JSON can hold it; TypeError for all else."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
-
-
 def row_json(value: Any) -> str:
     """Return the JSON of a structured column."""
-    return to_json(value, default=json_default, separators=(",", ":"))
+    return to_json(value, separators=(",", ":"))
 
 
 class Clock:

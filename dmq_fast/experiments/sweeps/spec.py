@@ -69,8 +69,8 @@ import math
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,7 +78,7 @@ import numpy as np
 
 from dmq_fast._support.checks import integer
 from dmq_fast._support.imported import imported
-from dmq_fast._support.json_text import from_json, not_too_deep, to_json
+from dmq_fast._support.json_text import finite_json, not_too_deep, plain, to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
 from dmq_fast.environments import registry
@@ -104,6 +104,9 @@ BUDGETS = ("max_trajectories", "max_seconds")
 
 DEFAULTS = {"seeds": 1, "grace": GRACE, "evaluate": 1000, "environments": None, "algorithms": None}
 """Keys of a specification that it need not give, or that are refused as they are."""
+
+KINDS = (bool, int, float, str, list, dict)
+"""Types that TOML and JSON have."""
 
 TOP = ("name", *BUDGETS, *DEFAULTS)
 
@@ -151,7 +154,7 @@ class Cell:
             [self.budget.max_trajectories, self.budget.max_seconds],
             self.evaluate,
         ]
-        return hashlib.sha256(to_json(canonical(content), sort_keys=True).encode()).hexdigest()[:20]
+        return hashlib.sha256(finite_json(canonical(content), sort_keys=True).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
@@ -241,7 +244,9 @@ def wrong(source: str, place: str, message: str) -> SpecError:
 def expect(fits: bool, source: str, choice: Choice, expected: str) -> None:
     """Raise SpecError unless a value fits."""
     if not fits:
-        got = "none" if choice.value is None else repr(choice.value)
+        kind = type(choice.value)
+        of_python = "" if kind.__module__ == "builtins" and kind in KINDS else f" of the type {kind.__qualname__}"
+        got = "none" if choice.value is None else f"{choice.value!r:.200}{of_python}"
         raise wrong(source, choice.place, f"expected {expected}, got {got}")
 
 
@@ -251,7 +256,8 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     Parameters
     ----------
     spec : path, mapping or Spec
-        A TOML file, or its contents as ``tomllib.load`` returns them.
+        A TOML file, or its contents as ``tomllib.load`` returns them. Tuples, ranges, other sequences and arrays stand
+        for lists, mappings of any kind for tables, and NumPy's numbers for those of Python.
 
     Raises
     ------
@@ -264,8 +270,9 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
         return spec
     if isinstance(spec, Mapping):
         with refusing("specification"):
-            text = to_json(spec, default=str)
-        return build(dict(spec), "sweep", text, "specification")
+            data = as_data(spec)
+        # After the checks, since only what they accept can be written.
+        return replace(build(data, "sweep", "", "specification"), text=as_text(data))
     if not isinstance(spec, str | os.PathLike):
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)
@@ -277,10 +284,36 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     return build(contents, path.stem, text, str(path))
 
 
+def as_data(value: Any) -> Any:
+    """Return what a specification from Python holds as TOML has it: dicts, lists, texts, bools, numbers.
+
+    What is nothing of that kind stays as it is, and is refused by `build` with its place.
+    """
+    if isinstance(value, Mapping):
+        return {key: as_data(one) for key, one in value.items()}
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enumeration, its value
+    if isinstance(value, np.ndarray | np.generic):
+        return as_data(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [as_data(one) for one in value] if len(value) <= LARGEST else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, float) else value
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """Return a specification from Python as JSON, in which `grace` may be the text "Infinity"."""
+    grace = data.get("grace", 0)
+    return finite_json(data if math.isfinite(grace) else data | {"grace": "Infinity"})
+
+
 def reread(text: str, name: str) -> Spec:
     """Read the text of a specification that a store holds: TOML, or JSON where it was given from Python; see `read`."""
     with refusing(f"{name}: not a specification"):
-        data = from_json(text) if text.startswith("{") else tomllib.loads(text)
+        data = plain(text) if text.startswith("{") else tomllib.loads(text)
+        if isinstance(data.get("grace"), str):
+            data["grace"] = float(data["grace"])
     return build(data, name, text, name)
 
 
