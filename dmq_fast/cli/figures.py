@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dmq_fast._support.files import check_makeable
 from dmq_fast._support.names import suggestion
 from dmq_fast.cli.options import reader
+from dmq_fast.cli.terminal import told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,6 +26,9 @@ FORMATS = ("pdf", "svg", "png")
 
 WIDTHS = {"one": 3.3, "two": 6.8}
 """Widths of one and two columns in inches."""
+
+LONGEST = 200
+"""Most letters of a title in the name of a file: file systems take 255."""
 
 LOOKS = {name: name for name in ("x", "y", "statistic", "pool", "log_x", "log_y")} | {
     "share": "success",
@@ -83,7 +88,7 @@ def figures(options: Namespace, pictures: Callable[..., Iterable[Picture]]) -> I
     given = {name: value for name, option in LOOKS.items() if (value := getattr(options, option)) is not None}
     names: set[str] = set()
     for picture in pictures(width=width_of(options.width or "one"), **given):
-        name = base = re.sub(r"[^a-z0-9.=_]+", "-", picture.title.lower()).strip("-") or "figure"
+        name = base = re.sub(r"[^a-z0-9.=_]+", "-", picture.title.lower())[:LONGEST].strip("-") or "figure"
         while name in names:
             name = f"{base}-{len(names)}"
         names.add(name)
@@ -98,8 +103,11 @@ def check_figure_options(options: Namespace) -> None:
     given = [name for name, option in FIGURE_OPTIONS.items() if getattr(options, option) is not None]
     if options.figures is None and given:
         raise ValueError(f"{given[0]}: expected with --figures only")
-    if options.figures is not None and options.figures.exists() and not options.figures.is_dir():
-        raise NotADirectoryError(f"figures: expected a directory, got the file {options.figures}")
+    if options.figures is not None:
+        try:
+            check_makeable(options.figures)
+        except OSError as error:
+            raise type(error)(f"figures: {told(error)}") from error
 
 
 def width_of(text: str) -> float:

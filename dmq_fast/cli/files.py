@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast._support.files import make_directory, replacing, sync_directory, writable
+from dmq_fast._support.files import check_replaceable, make_directory, replacing, sync_directory, writable
 from dmq_fast._support.json_text import check_form, from_json, plain, to_json
 
 if TYPE_CHECKING:
@@ -36,14 +37,22 @@ FILES = (*OUTPUTS, JOURNAL, COMMAND)
 """All that the directory of a run holds."""
 
 
-def claim_file(option: str, path: Path) -> None:
-    """Check before the work that its result can be written to `path`; a file there will be replaced."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{option}: {path} is a directory")
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{option}: there is no directory {path.absolute().parent}")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise PermissionError(f"{option}: {path} is not writable")
+def claim_file(option: str, path: Path, *, made: bool = False) -> None:
+    """Check before the work that its result can be written to `path`; a file there will be replaced.
+
+    With `made`, the work makes the directory of the file if there is none.
+    """
+    try:
+        if made and not path.absolute().parent.is_dir():
+            there = next(parent for parent in path.absolute().parents if parent.is_dir())
+            with contextlib.suppress(FileNotFoundError):  # any other error is one of the name, such as its length
+                (there / path.name).lstat()
+            return
+        check_replaceable(path)
+    except OSError as error:
+        if error.strerror is not None:  # of the system, such as that a name is too long
+            raise type(error)(error.errno, f"{option}: {error.strerror}", error.filename) from error
+        raise type(error)(f"{option}: {error}") from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -111,8 +111,7 @@ def sweep(arguments: Sequence[str]) -> int:
     def swept() -> tuple[Spec, Summary]:
         if options.export is not None:
             csv_export.check_format(options.export)
-            if options.export.absolute().parent != options.out.absolute():  # the sweep makes this one
-                claim_file("--export", options.export)
+            claim_file("--export", options.export, made=options.export.absolute().parent == options.out.absolute())
         spec = experiments.read(options.spec)
         with ExitStack() as stack:
             executor = None if options.dask is None else dask_executor(options.dask, stack)

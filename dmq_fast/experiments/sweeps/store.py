@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dmq_fast._support.files import make_directory, sync_directory, temporary_beside
-from dmq_fast._support.json_text import Form, check_form, from_json
+from dmq_fast._support.json_text import Form, check_form, finite_json, from_json, plain
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
@@ -80,6 +80,9 @@ COLUMNS = {
 ADDED = ("uniform_value",)
 """Columns that stores of format 1 lack, with which their rows read None."""
 
+FINITE = ("environment_parameters", "algorithm_parameters", "warnings")
+"""Structured columns without numbers that are not finite: their texts stand for themselves."""
+
 STRUCTURED = [name for name, kind in COLUMNS.items() if kind.startswith("JSON")]
 
 SCHEMA = f"""
@@ -126,7 +129,11 @@ class Store:
         self.path = path = directory / FILE
         if path.is_dir():
             raise IsADirectoryError(f"out: {path} is a directory")
-        if not os.access(path if path.exists() else directory, os.W_OK):
+        if path.is_symlink():
+            self.path = path = path.resolve()
+            if not path.parent.is_dir():
+                raise FileNotFoundError(f"out: {directory / FILE} is a link to {path}, and there is no directory there")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise PermissionError(f"{path} is not writable")
         self._unsynced = 0.0  # seconds of the runs that were stored since the last fsync
         with naming(path):
@@ -160,7 +167,8 @@ class Store:
     def writing(self, *, synced: bool = True) -> Iterator[None]:
         """Make all writes of the block or none; raise WriteError if the disk or another sweep prevents it.
 
-        They survive a kill from then on; with `synced` they survive a power cut too, which takes an fsync.
+        They survive a kill from then on; with `synced` they survive a power cut too, which takes an fsync, and move
+        from the write-ahead log into the file itself, unless a reader is at work.
         """
         try:
             self.connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
@@ -168,6 +176,9 @@ class Store:
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield
                 self.connection.execute("COMMIT")
+                if synced:
+                    with contextlib.suppress(sqlite3.OperationalError):  # what was committed stays in the log
+                        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             except BaseException:
                 # If the disk is full, SQLite has rolled back already.
                 if self.connection.in_transaction:
@@ -188,7 +199,8 @@ class Store:
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
         """Store rows; a row that is stored already stays as it is.
 
-        They survive a kill. A power cut loses runs of less than `SYNC_EVERY` seconds in all.
+        They survive a kill. A power cut, or a copy of the file alone, loses runs of less than `SYNC_EVERY` seconds in
+        all.
         """
         rows = list(rows)
         self._unsynced += sum(SYNC_EVERY if row["seconds"] is None else row["seconds"] for row in rows)
@@ -340,8 +352,9 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     if path.is_dir():
         raise IsADirectoryError(f"{directory} holds no sweep: {FILE} is a directory")
     # A reader needs a file of shared memory beside the write-ahead log. If the directory is read-only and there is no
-    # log, no process can be writing, and SQLite can read without that file.
-    idle = not os.access(directory, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
+    # log, no process can be writing, and SQLite can read without that file. It keeps the log where a link leads.
+    log = path.resolve().with_name(f"{path.resolve().name}-wal")
+    idle = not os.access(log.parent, os.W_OK) and not log.exists()
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if idle else ''}"
     with naming(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection:
         check(connection, path)
@@ -350,6 +363,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 def stored(name: str, value: Any) -> Any:
     """Return an entry of a row in the form in which SQLite stores it."""
+    if name in FINITE:
+        return finite_json(value, separators=(",", ":"))
     if name in STRUCTURED:
         return row_json(value)
     # SQLite's integers have 64 bits; exact samplers count beyond.
@@ -374,7 +389,7 @@ def loaded(values: Sequence[Any]) -> dict[str, Any]:
     row = dict(zip(COLUMNS, values, strict=True))
     try:
         for name in STRUCTURED:
-            row[name] = from_json(row[name])
+            row[name] = (plain if name in FINITE else from_json)(row[name])
         check_form("row", row, ROW)
         if row["status"] in FAILURES:
             check_form("row.details", {"traceback": None} | row["details"], {"traceback": str | None})
