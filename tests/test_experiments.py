@@ -663,6 +663,23 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("{'ended': 3}\n", "")
 
 
+def test_a_script_on_standard_input_has_workers(tmp_path):
+    """There is no file that they could import; what it defines they do not know."""
+    script = f"""
+from dmq_fast import experiments
+def algorithm(env, seed):
+    return experiments.algorithms.REGISTRY["dmq"](env, seed, n_samples=20)
+experiments.algorithms.REGISTRY["local"] = algorithm
+for name in ("dmq", "local"):
+    print(experiments.sweep({one()!r} | {{"algorithms": [{{"name": name}}]}}, {str(tmp_path)!r}, workers=1).statuses)
+"""
+    command = [sys.executable, "-P", "-"]
+    done = subprocess.run(command, input=script, env=environment_of_tests(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "{'ended': 3}\n"), done.stderr
+    assert "BrokenExecutor: a worker cannot do the runs: AttributeError: Can't get attribute 'algorithm'" in done.stderr
+    assert "standard input defines is not known to worker processes: put it in a file" in done.stderr
+
+
 def test_workers_are_an_executor():
     with Workers(2) as pool:
         assert list(pool.map(divmod, range(20), [3] * 20)) == [divmod(i, 3) for i in range(20)]

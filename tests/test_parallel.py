@@ -5,6 +5,8 @@ import functools
 import itertools
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -17,10 +19,12 @@ from flat import flat
 from fragile import Counting, Fragile, coins, homely
 from line import Closing
 from refusals import refused
+from sweeping import environment_of_tests
 
 import dmq_fast as dmq
 from dmq_fast._support.cluster import Cluster
-from dmq_fast._support.workers import WorkerDied, Workers
+from dmq_fast._support.threads import cpus
+from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.environments import chain, deep_sea
 from dmq_fast.samplers import (
     BatchSampler,
@@ -313,7 +317,7 @@ class Lazy(Executor):
 
 def test_few_chunks_are_in_flight_however_many_there_are():
     executor = Lazy()
-    assert parallel.workers_of(executor) == os.cpu_count()
+    assert parallel.workers_of(executor) == cpus()
     sampler = ParallelSampler(RolloutSampler(ENV), executor, in_flight=5)
     began = time.perf_counter()
     pieces = sampler.pieces(POLICY, 2**60, dmq.Stream(0), (5,), ())
@@ -378,3 +382,58 @@ def test_what_is_refused():
     with pytest.raises(RuntimeError) as caught:
         collect(ParallelSampler(inner, closed))
     assert caught.value.__notes__[0].startswith("executor: ThreadPoolExecutor did not take chunk 0 of call 9: 16384")
+
+
+def refuse_threads(monkeypatch, allowed):
+    """Let only some more threads start, as a limit of processes does."""
+    start, left = threading.Thread.start, iter(range(allowed))
+
+    def limited(thread):
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_threads_that_cannot_be_started_are_no_mystery(monkeypatch, allowed):
+    inner = RolloutSampler(ENV)
+    refuse_threads(monkeypatch, allowed)
+    before = threading.active_count()
+    with pytest.raises(WorkerStartError, match="worker process could not be started: can't start new thread"):
+        Workers(2)
+    assert threading.active_count() == before  # the first thread has ended
+    refuse_threads(monkeypatch, 0)
+    with (
+        ParallelSampler(inner, parallel.pool_of(inner, 2)) as sampler,
+        pytest.raises(WorkerStartError, match="worker thread could not be started: can't start new thread"),
+    ):
+        sampler.collect(POLICY, N, stream=dmq.Stream(0), levels=(0,))
+
+
+LATE = """
+import logging, threading
+import dmq_fast as dmq
+from sweeping import one
+
+logging.basicConfig(format="%(message)s", level=logging.WARNING)
+env = dmq.environments.deep_sea(6, rng=0)
+
+def work(out):
+    threading.main_thread().join()
+    from dmq_fast import experiments
+    result = dmq.DMQ(env, n_samples=40_000, rng=0).learn(workers=2)
+    assert (result.theta == dmq.DMQ(env, n_samples=40_000, rng=0).learn().theta).all()
+    print(experiments.sweep(one(n_samples=20), out, workers=1).statuses)
+
+threading.Thread(target=work, args=("late",)).start()
+"""
+
+
+def test_a_thread_may_go_on_after_the_main_thread(tmp_path):
+    """Python then refuses pools of threads, even the import of their module; worker processes still start."""
+    line = [sys.executable, "-P", "-c", LATE]
+    done = subprocess.run(line, cwd=tmp_path, env=environment_of_tests(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "{'ended': 3}\n"), done.stderr
+    assert done.stderr.startswith("the main thread has ended") and done.stderr.count("\n") == 1

@@ -9,6 +9,7 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast._support import threads
 from dmq_fast.environments import cart_pole
+from dmq_fast.experiments.sweeps.scheduler import own_executor
 from dmq_fast.features import RandomFourier
 
 
@@ -57,6 +58,66 @@ def test_the_environment_decides(monkeypatch, variables, cpus, several):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert threads.several_threads() == several
+
+
+def group_files(folder, mounts, cgroup, files):
+    """The files of a process in control groups: `mounts` are (root, folder to mount on, kind)."""
+    process = folder / "self"
+    process.mkdir()
+    (process / "cgroup").write_text(cgroup)
+    lines = [
+        f"{i} 1 0:{i} {root} {str(folder / place).replace(' ', chr(92) + '040')} rw,relatime shared:9 - {kind}"
+        for i, (root, place, kind) in enumerate(mounts)
+    ]
+    (process / "mountinfo").write_text("\n".join(["20 1 8:1 / / rw - ext4 /dev/sda rw", *lines]) + "\n")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return process
+
+
+V1 = "cgroup cgroup rw,cpu,cpuacct"
+PERIOD = {"c/cpu.cfs_period_us": "100000\n", "c/a/cpu.cfs_period_us": "100000\n"}
+GROUPS = {
+    "v2, at the root of a container": ([("/", "c", "cgroup2 cgroup2 rw")], "0::/\n", {"c/cpu.max": "150000 100000\n"}),
+    "v2, a job and a job step": (
+        [("/", "c d", "cgroup2 cgroup2 rw")],
+        "0::/job/step\n",
+        {"c d/job/cpu.max": "150000 100000\n", "c d/job/step/cpu.max": "max 100000\n"},
+    ),
+    "v1, mounted with the container's group as its root": (
+        [("/docker/x", "c", V1)],
+        "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n",
+        PERIOD | {"c/cpu.cfs_quota_us": "150000\n"},
+    ),
+    "v1 beside v2 without a controller": (
+        [("/", "c", V1), ("/", "u", "cgroup2 cgroup2 rw")],
+        "4:cpu,cpuacct:/a\n0::/\n",
+        PERIOD | {"c/cpu.cfs_quota_us": "-1\n", "c/a/cpu.cfs_quota_us": "150000\n"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_quotas_of_control_groups_are_found(tmp_path, name):
+    assert list(threads.quotas(group_files(tmp_path, *GROUPS[name]))) == [1.5]
+
+
+def test_what_tells_of_no_quota_limits_nothing(tmp_path):
+    assert list(threads.quotas(tmp_path / "none")) == []
+    mounts = [("/", "c", "cgroup2 cgroup2 rw"), ("/../..", "d", "cgroup2 cgroup2 rw")]
+    files = {"c/a/cpu.max": "what\n", "c/cpu.max": "1 0\n", "d/cpu.max": "max 100000\n"}
+    assert list(threads.quotas(group_files(tmp_path, mounts, "7:cpu:/a\n0::/a\n", files))) == []
+
+
+@pytest.mark.parametrize(("limits", "number"), [([], 4), ([2.5, 3.0], 3), ([0.5], 1), ([16.0], 4)])
+def test_a_sweep_has_as_many_workers_as_its_quota_grants(monkeypatch, limits, number):
+    monkeypatch.setattr(os, "process_cpu_count", lambda: 4, raising=False)
+    monkeypatch.setattr(threads, "quotas", lambda: iter(limits))
+    with own_executor(None, 100) as pool:
+        assert pool._max_workers == number
+    with own_executor(2, 100) as pool:
+        assert pool._max_workers == 2  # as asked for
 
 
 def test_the_largest_dimension_without_blas_is_that_of_the_kernel():

@@ -60,7 +60,7 @@ class WorkerDied(RuntimeError):
 
 
 class WorkerStartError(RuntimeError):
-    """No worker process could be started."""
+    """No worker process, or no thread for one, could be started."""
 
 
 class RemoteTraceback(Exception):
@@ -89,6 +89,8 @@ class Workers(Executor):
     ------
     RuntimeError
         In a worker that imports the script.
+    WorkerStartError
+        If a thread cannot be started, as where few processes are allowed.
     """
 
     def __init__(self, n: int) -> None:
@@ -100,9 +102,15 @@ class Workers(Executor):
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
         self._closed = self._closed_at_once = False
-        self._threads = [threading.Thread(target=self._serve, name=f"worker {i}", daemon=True) for i in range(n)]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        for i in range(n):
+            thread = threading.Thread(target=self._serve, name=f"worker {i}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # too many processes, or the interpreter is ending
+                self.shutdown()
+                raise WorkerStartError(f"a thread for a worker process could not be started: {error}") from error
+            self._threads.append(thread)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Queue a call; raises an exception here if it cannot be pickled."""
@@ -166,8 +174,7 @@ class Workers(Executor):
             if worker.process.poll() is None:
                 return worker
             self._end(worker)
-        data = spawn.get_preparation_data("dmq_fast worker")
-        data["authkey"] = bytes(data["authkey"])  # otherwise multiprocessing alone may pickle it
+        data = preparation_data()
         with self._lock:
             if self._closed_at_once:
                 raise WorkerDied("the workers were stopped")
@@ -193,6 +200,15 @@ class Workers(Executor):
         worker.end()
         with self._lock:
             self._workers.discard(worker)
+
+
+def preparation_data() -> dict[str, Any]:
+    """Return what `prepare` takes: folder and search path of this process, and its script if that is a file."""
+    data = spawn.get_preparation_data("dmq_fast worker")
+    data["authkey"] = bytes(data["authkey"])  # otherwise multiprocessing alone may pickle it
+    if not os.path.isfile(data.get("init_main_from_path", "")):  # a script on standard input is called <stdin>
+        data.pop("init_main_from_path", None)
+    return data
 
 
 class Worker:
@@ -342,6 +358,12 @@ def answer_to(task: bytes) -> bytes:
         fn, args, kwargs = pickle.loads(task)
         return pickle.dumps((True, fn(*args, **kwargs), ""), pickle.HIGHEST_PROTOCOL)
     except BaseException as error:
+        unknown = isinstance(error, AttributeError) and "'__main__'" in str(error)
+        if unknown and not hasattr(sys.modules["__main__"], "__file__"):
+            error.add_note(
+                "what a session or a script on standard input defines is not known to worker processes: put it in a "
+                "file"
+            )
         return pickle.dumps((False, portable(error), traceback.format_exc()))
 
 

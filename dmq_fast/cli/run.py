@@ -273,6 +273,7 @@ def finish(job: Job) -> int:
 @output_apart()
 def learned(said: str, learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
+    from dmq_fast._support.workers import WorkerStartError
     from dmq_fast.engine.journal import JournalError
     from dmq_fast.results.result import COMPLETE
 
@@ -289,7 +290,10 @@ def learned(said: str, learner: DMQ | SelfStopping, how: dict[str, Any]) -> tupl
         if refuses_rewards(error):
             say(f"dmq-fast {said}: {as_options(told(error))}")
             return result, USAGE
-        say_where()
+        if isinstance(error, WorkerStartError):
+            say(f"dmq-fast {said}: {error}")
+        else:
+            say_where()
         return result, FAILED
     if result is None:
         try:

@@ -67,7 +67,8 @@ def sweep(arguments: Sequence[str]) -> int:
         "--workers",
         type=nonnegative_integer,
         metavar="N",
-        help="number of worker processes; 0 does all runs in this process; default: one for each CPU",
+        help="number of worker processes; 0 does all runs in this process; default: one for each CPU that the "
+        "sweep may use",
     )
     group.add_argument(
         "--dask", metavar="ADDRESS", help="do the runs on the dask cluster whose scheduler is at ADDRESS"

@@ -6,12 +6,14 @@ import atexit
 import contextlib
 import functools
 import itertools
+import logging
 import os
 import pickle
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,8 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
 from dmq_fast._support.cluster import Cluster, reached
-from dmq_fast._support.workers import WorkerDied, Workers, portable
+from dmq_fast._support.threads import cpus
+from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError, portable
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
@@ -28,6 +31,8 @@ from dmq_fast.samplers.base import Drawing, Estimate, Sampler, close
 from dmq_fast.trajectories import Trajectories
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
+
+LOGGER = logging.getLogger(__name__)
 
 
 class WorkerError(RuntimeError):
@@ -181,7 +186,7 @@ class ParallelSampler(Sampler):
         """Yield the answers of tasks in order; closing the generator cancels the remaining ones."""
         executor = self.executor
         # Set when the call is cancelled: threads of this process then stop drawing.
-        stop = threading.Event() if isinstance(executor, ThreadPoolExecutor) else None
+        stop = threading.Event() if has_threads(executor) else None
 
         def submit(task: Task) -> Future[Any] | None:
             try:
@@ -190,6 +195,8 @@ class ParallelSampler(Sampler):
             except BrokenExecutor:
                 return None  # the results of the submitted chunks show why
             except Exception as error:
+                if isinstance(error, RuntimeError) and self._make is not None and has_threads(executor):
+                    raise WorkerStartError(f"a worker thread could not be started: {error}") from error
                 error.add_note(f"executor: {type(executor).__name__} did not take {name_of(task.chunk)}")
                 raise
 
@@ -298,12 +305,12 @@ def name_of(chunk: Chunk) -> str:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of workers of an executor, or of CPUs where it is unknown."""
+    """Return the number of workers of an executor, or of CPUs of this process where it is unknown."""
     executor = reached(executor)
     if isinstance(executor, Cluster):
         return executor.watch() or 1
     counts = (getattr(executor, name, None) for name in ("_max_workers", "num_workers"))  # the latter: mpi4py
-    return next((count for count in counts if isinstance(count, int) and count > 0), os.cpu_count() or 1)
+    return next((count for count in counts if isinstance(count, int) and count > 0), cpus())
 
 
 def check_executor(executor: Any) -> None:
@@ -338,6 +345,9 @@ def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[
         return ParallelSampler(sampler, executor)
     if workers is None or workers == 1:
         return sampler
+    if not (sampler.holds_gil or threading.main_thread().is_alive()):
+        LOGGER.warning("the main thread has ended, and Python lets no pool of threads start after it: one thread draws")
+        return sampler
     return ParallelSampler(sampler, pool_of(sampler, workers))
 
 
@@ -345,4 +355,17 @@ def pool_of(sampler: Sampler, workers: int) -> Callable[[], Executor]:
     """Return a function that makes an executor: threads, or processes for a sampler that holds the GIL."""
     if sampler.holds_gil:
         return functools.partial(Workers, workers)
-    return functools.partial(ThreadPoolExecutor, workers, thread_name_prefix="dmq_fast")
+    return functools.partial(thread_pool, workers)
+
+
+def thread_pool(workers: int) -> Executor:
+    """Return a pool of threads."""
+    from concurrent.futures import ThreadPoolExecutor  # its module cannot be imported once the main thread has ended
+
+    return ThreadPoolExecutor(workers, thread_name_prefix="dmq_fast")
+
+
+def has_threads(executor: Executor) -> bool:
+    """Return whether an executor is a pool of threads."""
+    module = sys.modules.get("concurrent.futures.thread")
+    return module is not None and isinstance(executor, module.ThreadPoolExecutor)

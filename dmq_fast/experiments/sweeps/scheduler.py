@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from dmq_fast._support.checks import integer
 from dmq_fast._support.cluster import Cluster, killed, reached
 from dmq_fast._support.progress import check_progress, showing
+from dmq_fast._support.threads import cpus
 from dmq_fast._support.words import number_of
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast._version import __version__
@@ -101,7 +102,7 @@ def sweep(
         Directory of the store, made if there is none. It may hold runs of other specifications.
     workers : int, optional
         Number of worker processes, each with one BLAS thread; 0 does all runs in the calling process. Default: one for
-        each CPU.
+        each CPU that this process may use, by its affinity and by the quota of its control group.
     executor : concurrent.futures.Executor or callable, optional
         Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like; the
         number of BLAS threads of its workers is up to the caller. It is not shut down. A function without arguments is
@@ -419,6 +420,4 @@ def own_executor(workers: int | None, n_runs: int) -> Executor:
     """Return the executor of a sweep that was given none."""
     if workers == 0:
         return Here()
-    if workers is None:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Workers(min(workers, n_runs))
+    return Workers(min(cpus() if workers is None else workers, n_runs))
