@@ -1016,3 +1016,109 @@ def test_messages_name_the_options_of_the_shell():
         as_options(said)
         == "outside of --value-range 0 1: declare --value-range -3 1, or --noise, the standard deviation"
     )
+
+
+# Working directories
+
+WANDERING = """
+import os
+import numpy as np
+import dmq_fast as dmq
+
+def made():
+    os.chdir({elsewhere!r})
+    return dmq.environments.chain(4, rng=0)
+
+class Stepped:
+    horizon, n_actions, dimension = 3, 2, 1
+    def reset(self, n, rng):
+        os.chdir({elsewhere!r})
+        return np.zeros(n)
+    def features(self, level, states):
+        return np.ones((len(states), 1))
+    def step(self, level, states, actions, rng):
+        return states, np.full(len(states), 0.1)
+
+os.chdir({elsewhere!r}) if {at_once} else None
+"""
+SPEC_OF_MINE = 'max_trajectories = 50\n[[environments]]\nname = "{}"\n[[algorithms]]\nname = "dmq"\nn_samples = 5\n'
+
+
+@pytest.mark.parametrize(
+    "where", ["made", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Stepped", "at once"))]
+)
+def test_an_environment_may_change_the_working_directory(tmp_path, where):
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir(), elsewhere.mkdir()
+    text = WANDERING.format(elsewhere=str(elsewhere), at_once=where == "at once")
+    name = "Stepped" if where == "Stepped" else "made"
+    (here / "mine.py").write_text(
+        text.replace(f"    os.chdir({str(elsewhere)!r})\n", "") if where == "at once" else text
+    )
+    (here / "spec.toml").write_text(SPEC_OF_MINE.format(f"mine:{name}"))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])}
+    for command in (
+        f"run --env-file mine.py:{name} --n-samples 5 --evaluate 10 --max-trajectories 50 --out run",
+        f"sweep spec.toml --out here --workers {int(where == 'Stepped')} --export here.csv --retry",
+        "report here --export again.csv --figures figures --x n_samples --out page.html",
+    ):
+        line = [sys.executable, "-P", "-m", "dmq_fast", *command.split()]
+        done = subprocess.run(line, cwd=here, env=environment, capture_output=True, text=True)
+        assert done.returncode in (0, 3), done.stderr
+    assert {path.name for path in here.iterdir()} - {"__pycache__"} == {
+        *(
+            "mine.py",
+            "spec.toml",
+            "run",
+            "here",
+            "here.csv",
+            "worker",
+            "worker.csv",
+            "again.csv",
+            "page.html",
+            "figures",
+        )
+    }
+    assert (here / "run" / "result.npz").exists()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_journal_stays_where_it_was_asked_for(tmp_path, monkeypatch):
+    """Also of an environment that changes the working directory between two calls of learn."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    learner = dmq.DMQ(dmq.environments.chain(4, rng=0), n_samples=5, rng=0)
+    resources = learner.resources(journal="journal")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    learner.run(resources)
+    assert (tmp_path / "journal").exists() and not (tmp_path / "elsewhere" / "journal").exists()
+
+
+CHAIN_OF_MINE = (
+    "import dmq_fast as dmq\n\ndef make(fail=0.1):\n    return dmq.environments.chain(20, fail=fail, rng=0)\n"
+)
+
+
+def test_a_run_is_resumed_from_anywhere(run, tmp_path, monkeypatch):
+    """In the directory in which it began, if that and the file of its environment are there; else in this one."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    home.mkdir(), other.mkdir()
+    monkeypatch.chdir(home)
+    (home / "mine.py").write_text(CHAIN_OF_MINE)
+    (other / "mine.py").write_text(CHAIN_OF_MINE.replace("0.1", "0.2"))
+    assert (
+        run("run", "--env-file", "mine.py:make", "--n-samples", 5, "--out", "saved", "--max-trajectories", 50)[0] == 3
+    )
+    for where, directory in ((home / "saved", "."), (other, "../home/saved"), (home, "saved")):
+        monkeypatch.chdir(where)
+        code, _, err = run("resume", directory, "--max-trajectories", 60)
+        assert (code, err, os.getcwd()) == (3, "", str(where))
+    monkeypatch.chdir(other)
+    (home / "mine.py").rename(home / "yours.py")
+    assert "environment.parameters.fail is 0.1 there and 0.2 here" in run("resume", "../home/saved")[2]
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("resume", "home/saved")
+    assert (code, "no file mine.py, nor is there one in " + str(home) in err) == (2, True)
+    home.rename(tmp_path / "moved")
+    (tmp_path / "mine.py").write_text(CHAIN_OF_MINE)
+    assert run("resume", "moved/saved", "--max-trajectories", 60)[0] == 3

@@ -156,11 +156,11 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
 MISSING = [
     ("sweep none.toml --out x", "sweep none.toml: none.toml: No such file or directory"),
     ("sweep . --out x", "sweep .: .: Is a directory"),
-    ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv, got x.cvs"),
-    ("sweep s.toml --out s.toml", "--out: expected a directory, got the file s.toml"),
-    ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file s.toml"),
-    ("run lock --horizon 3 --out s.toml/x", "run lock: s.toml/x: Not a directory"),
-    ("resume none", "resume none: there is no directory none"),
+    ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv, got {here}/x.cvs"),
+    ("sweep s.toml --out s.toml", "--out: expected a directory, got the file {here}/s.toml"),
+    ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file {here}/s.toml"),
+    ("run lock --horizon 3 --out s.toml/x", "run lock: {here}/s.toml/x: Not a directory"),
+    ("resume none", "resume {here}/none: there is no directory {here}/none"),
 ]
 
 
@@ -169,7 +169,7 @@ def test_files_that_are_not_there_are_named_without_numbers(tmp_path, monkeypatc
     (tmp_path / "s.toml").write_text("[[environments]]\nname = 'lock'\nhorizon = 3\n[[algorithms]]\nname = 'dmq'\n")
     for command, message in MISSING:
         code, out, err = run(*command.split())
-        assert (code, out) == (2, "") and err.endswith(f"{message}\n"), command
+        assert (code, out) == (2, "") and err.endswith(f"{message.format(here=tmp_path)}\n"), command
 
 
 LOUD = """

@@ -12,7 +12,7 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast import experiments
-from dmq_fast.cli.files import read_command
+from dmq_fast.cli.files import Command, read_command
 from dmq_fast.engine.journal import JournalError
 
 OLD = Path(__file__).parent / "old"
@@ -71,7 +71,7 @@ def test_a_saved_run_is_resumed_by_the_command_of_its_learner(run, tmp_path):
             f"{lock} --epsilon 0.5 --mode quick --max-trajectories 10",
         ),
     }.items():
-        assert saved(arguments) == (found[0], "lock", found[1].split())
+        assert saved(arguments) == Command(found[0], "lock", found[1].split(), None)
 
 
 def test_cells_of_a_sweep_keep_their_names():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dmq_fast._support.files import check_makeable
 from dmq_fast._support.names import suggestion
-from dmq_fast.cli.options import reader
+from dmq_fast.cli.options import full_path, reader
 from dmq_fast.cli.terminal import told
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_figure_options(parser: ArgumentParser) -> None:
         "interval for each point.",
     )
     add = group.add_argument
-    add("--figures", type=Path, metavar="OUT", help="write figures to the directory OUT")
+    add("--figures", type=full_path, metavar="OUT", help="write figures to the directory OUT")
     add("--format", metavar="LIST", help=f"formats, some of {','.join(FORMATS)}; default: pdf")
     add("--width", metavar="one|two|INCHES", help="width of the figures, one or two columns; default: one")
     add("--x", metavar="PARAM", help="the parameter on the abscissa; default: the first that was swept")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.files import check_replaceable, make_directory, replacing, sync_directory, writable
 from dmq_fast._support.json_text import check_form, from_json, plain, to_json
@@ -19,6 +18,7 @@ __all__ = [
     "COMMAND",
     "JOURNAL",
     "OUTPUTS",
+    "Command",
     "check_writable",
     "claim_directory",
     "claim_file",
@@ -26,6 +26,7 @@ __all__ = [
     "read_command",
     "read_summary",
     "save",
+    "working_directory",
     "write_bytes",
     "write_command",
     "write_text",
@@ -94,16 +95,36 @@ def check_writable(directory: Path) -> None:
         raise PermissionError(f"--out: {directory} is not writable")
 
 
-def write_command(directory: Path, command: str, name: str | None, arguments: Sequence[str]) -> None:
+class Command(NamedTuple):
+    """The command of a run, the name of its environment (None with --env-file), and the other arguments.
+
+    `place` is the working directory when it began, which its paths are relative to; None if nobody knows.
+    """
+
+    command: str
+    environment: str | None
+    arguments: list[str]
+    place: str | None
+
+
+def working_directory() -> str | None:
+    """Return the working directory; None if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+def write_command(directory: Path, noted: Command) -> None:
     """Save the command of a run, which ``resume`` repeats."""
     from dmq_fast._version import __version__
 
-    noted = {"format": 2, "dmq_fast": __version__, "command": command, "environment": name}
-    write_text(directory / COMMAND, to_json(noted | {"arguments": list(arguments)}, indent=2) + "\n")
+    fields = {"format": 2, "dmq_fast": __version__} | noted._asdict()
+    write_text(directory / COMMAND, to_json(fields, indent=2) + "\n")
 
 
-def read_command(directory: Path) -> tuple[str, str | None, list[str]]:
-    """Return command, environment's name (None with --env-file) and arguments of the run in a directory."""
+def read_command(directory: Path) -> Command:
+    """Return the command of the run in a directory."""
     path = directory / COMMAND
     if not directory.is_dir():
         raise NotADirectoryError(f"there is no directory {directory}")
@@ -117,11 +138,13 @@ def read_command(directory: Path) -> tuple[str, str | None, list[str]]:
         check_form("command", command, {"environment": str | None, "arguments": [str]})
         if command["format"] == 1:
             given, arguments = upgraded(command["arguments"])
-            return given, command["environment"], arguments
+            return Command(given, command["environment"], arguments, None)
         check_form("command", command, {"command": str})
         if command["command"] not in ("learn", "run"):
             raise ValueError(f"command: expected learn or run, got {command['command']!r}")
-        return command["command"], command["environment"], command["arguments"]
+        command.setdefault("place", None)  # as early files of this format
+        check_form("command", command, {"place": str | None})
+        return Command(*(command[name] for name in Command._fields))
     except ValueError as error:
         raise ValueError(f"{path}: not the command of a run ({error})") from error
 

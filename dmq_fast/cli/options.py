@@ -29,6 +29,7 @@ __all__ = [
     "as_options",
     "command_parser",
     "environment_parser",
+    "full_path",
     "learner_options",
     "nonnegative_integer",
     "positive_integer",
@@ -138,6 +139,14 @@ def integer_from(least: int, text: str) -> int:
     return number
 
 
+def full_path(text: str) -> Path:
+    """Read a path, and keep its meaning: the code of an environment may change the working directory."""
+    try:
+        return Path(text).absolute()
+    except FileNotFoundError as error:
+        raise argparse.ArgumentTypeError(f"{text} is in the working directory, which was removed") from error
+
+
 def key_value(text: str) -> tuple[str, Any]:
     """Split KEY=VALUE; VALUE is JSON or a number as Python writes it, such as .5, 1. or +1, and otherwise a string."""
     key, equals, value = text.partition("=")
@@ -234,7 +243,7 @@ def learner_options(learner: str) -> argparse.ArgumentParser:
     group = parser.add_argument_group("saving")
     group.add_argument(
         "--out",
-        type=Path,
+        type=full_path,
         metavar="DIR",
         help="save the run: DIR/journal while it runs, from which dmq-fast resume continues it"
         f"{' (none with --arithmetic)' if learner == 'dmq' else ''}, DIR/result.npz and DIR/run.json at its end",

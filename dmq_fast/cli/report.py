@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dmq_fast._support.files import make_directory, writable
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, check_figure_options, figures
-from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, read_summary, write_bytes
-from dmq_fast.cli.options import command_parser, reader
+from dmq_fast.cli.files import OUTPUTS, Command, claim_file, read_command, read_summary, write_bytes
+from dmq_fast.cli.options import command_parser, full_path, reader
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
@@ -37,8 +37,10 @@ def report(arguments: Sequence[str]) -> int:
         "matplotlib. With --figures, write single pictures for papers instead; with --export, tables.",
         epilog=SHORT_EXIT_CODES,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the page; default: DIR/report.html")
+    parser.add_argument(
+        "directory", type=full_path, metavar="DIR", help="the directory that --out of run or sweep named"
+    )
+    parser.add_argument("--out", type=full_path, metavar="FILE", help="the page; default: DIR/report.html")
     parser.add_argument(
         "--epsilon",
         type=reader(float),
@@ -46,9 +48,12 @@ def report(arguments: Sequence[str]) -> int:
         help="accuracy for which the certificate of a run checks the premises of the lemmas",
     )
     tables = parser.add_argument_group("tables of a sweep", "Files end in .csv.")
-    tables.add_argument("--export", type=Path, metavar="FILE", help="write a line for each run")
+    tables.add_argument("--export", type=full_path, metavar="FILE", help="write a line for each run")
     tables.add_argument(
-        "--export-curves", type=Path, metavar="FILE", help="write a line for each checkpoint of each learning curve"
+        "--export-curves",
+        type=full_path,
+        metavar="FILE",
+        help="write a line for each checkpoint of each learning curve",
     )
     add_figure_options(parser)
     options = parser.parse_args(arguments)
@@ -210,16 +215,15 @@ def run_of(directory: Path) -> SavedRun:
     if not isinstance(result, DMQResult | SelfStoppingResult):
         raise ValueError(f"{npz}: expected the result of a run, got a {type(result).__name__}")
     summary = read_summary(text)
-    verb, name, arguments = read_command(directory)
-    mdp, notes = remade_tables(verb, name, arguments, result, summary)
-    command = ["dmq-fast", verb, *([] if name is None else [name]), *arguments]
+    noted = read_command(directory)
+    mdp, notes = remade_tables(noted, result, summary)
+    name = noted.environment
+    command = ["dmq-fast", noted.command, *([] if name is None else [name]), *noted.arguments]
     return SavedRun(result, summary, command, mdp, notes)
 
 
 def remade_tables(
-    command: str,
-    name: str | None,
-    arguments: list[str],
+    noted: Command,
     result: DMQResult | SelfStoppingResult,
     summary: dict[str, Any],
 ) -> tuple[FiniteMDP | None, list[str]]:
@@ -227,10 +231,11 @@ def remade_tables(
     from dmq_fast.results.appraisal import tables_of
 
     # A report may be about a run from another machine, whose code must not be executed.
+    name = noted.environment
     if name is None or name.count(":") > 1:
         return None, ["nothing is exact in the certificate, since a report does not run the code of an --env-file"]
     try:
-        mdp = tables_of(read_options(command, name, arguments, {}).subject.env)
+        mdp = tables_of(read_options(noted._replace(place=None), {}).subject.env)
     except SystemExit:
         return None, ["nothing is exact in the certificate: this version does not understand the command of the run"]
     except (ValueError, TypeError, ImportError) as error:

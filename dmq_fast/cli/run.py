@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,11 +17,13 @@ from dmq_fast._support.progress import ProgressLine, on_terminal
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET, USAGE
 from dmq_fast.cli.files import (
     JOURNAL,
+    Command,
     check_writable,
     claim_directory,
     finished,
     read_command,
     save,
+    working_directory,
     write_command,
 )
 from dmq_fast.cli.options import (
@@ -29,6 +33,7 @@ from dmq_fast.cli.options import (
     as_options,
     command_parser,
     environment_parser,
+    full_path,
     learner_options,
 )
 from dmq_fast.cli.subject import Subject, make_subject
@@ -130,21 +135,34 @@ def first_expected(command: str, arguments: Sequence[str]) -> str:
 def run_environment(command: str, name: str | None, arguments: Sequence[str]) -> int:
     """Run ``COMMAND NAME ...``, or ``COMMAND --env-file ...`` where there is no name."""
     said = command if name is None else f"{command} {name}"
+    noted = Command(command, name, list(arguments), working_directory())  # which code of the user may change
     options: dict[str, Any] = {}
     try:
-        given = read_options(command, name, arguments, {})
+        given = read_options(noted, {})
         options = given.options
         if options["check"]:
             return check_environment(said, given)
         job = prepare(said, given)
         if options["out"] is not None:
             claim_directory(options["out"], options["overwrite"])
-            write_command(options["out"], command, name, arguments)
+            write_command(options["out"], noted)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{said}: {with_flags(told(error), options_of(options))}")
     return finish(job)
 
 
+@contextlib.contextmanager
+def coming_back() -> Iterator[None]:
+    """Leave this block in the working directory in which it was entered."""
+    here = working_directory()
+    try:
+        yield
+    finally:
+        if here is not None:
+            os.chdir(here)
+
+
+@coming_back()
 def resume(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast resume DIR``."""
     parser = command_parser(
@@ -153,7 +171,7 @@ def resume(arguments: Sequence[str]) -> int:
         "that of an undisturbed run, byte for byte. Budgets given here replace those of the run.",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out named")
+    parser.add_argument("directory", type=full_path, metavar="DIR", help="the directory that --out named")
     add_resources(parser, "dmq")
     given = vars(parser.parse_args(arguments))
     directory: Path = given["directory"]
@@ -162,7 +180,7 @@ def resume(arguments: Sequence[str]) -> int:
         noted = read_command(directory)
         if (summary := finished(directory)) is None:
             changes = {name: value for name, value in given.items() if value is not None and name != "directory"}
-            job = prepare(command, read_options(*noted, changes | {"out": directory}))
+            job = prepare(command, read_options(noted, changes | {"out": directory}))
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{command}: {with_flags(told(error), options_of(given))}")
@@ -172,11 +190,13 @@ def resume(arguments: Sequence[str]) -> int:
     return show(command, to_json(summary) if given["json"] else summary_table(summary), FINISHED)
 
 
-def read_options(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
-    """Read the arguments of ``COMMAND NAME``, or of ``COMMAND --env-file``; `changes` replace the values of options.
+def read_options(noted: Command, changes: dict[str, Any]) -> Given:
+    """Read the arguments of a command; `changes` replace the values of options.
 
-    Of the code that the arguments may name, only that of the environment is run.
+    Of the code that the arguments may name, only that of the environment is run, in the working directory of the
+    command if it is still there.
     """
+    command, name, arguments, place = noted
     parser, own = environment_parser(command, LEARNERS[command], name)
     options = vars(parser.parse_args(arguments)) | changes
     parameters = {key: options[key] for key in own if options[key] is not None}
@@ -184,11 +204,24 @@ def read_options(command: str, name: str | None, arguments: Sequence[str], chang
         if key in own:
             raise ValueError(f"--make: expected --{key.replace('_', '-')} instead, got {key}")
         parameters[key] = value
+    return_to(place, options.get("env_file"))
     try:
         with output_apart():
             return Given(command, make_subject(name, options, parameters), options)
     except (TypeError, ValueError) as error:
         raise ValueError(with_flags(str(error), options_of(own))) from error
+
+
+def return_to(place: str | None, env_file: str | None) -> None:
+    """Change to the directory in which a run began, unless it or the file of its environment has gone from there."""
+    if place is None or place == working_directory():
+        return
+    file = (env_file or "").rpartition(":")[0]
+    if not file or Path(place, file).is_file():
+        with contextlib.suppress(OSError):
+            os.chdir(place)
+    elif not Path(file).is_file():
+        raise ValueError(f"--env-file: there is no file {file}, nor is there one in {place}, where the run began")
 
 
 def check_environment(command: str, given: Given) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
-from dmq_fast.cli.options import command_parser
+from dmq_fast.cli.options import command_parser, full_path
 from dmq_fast.cli.terminal import show, signals, told, usage_error
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def status(arguments: Sequence[str]) -> int:
         "waiting; then the failures with seeds and tracebacks. A sweep may be writing to DIR.",
         epilog=SHORT_EXIT_CODES,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="directory of a sweep")
+    parser.add_argument("directory", type=full_path, metavar="DIR", help="directory of a sweep")
     parser.add_argument("--json", action="store_true", help="print one JSON object, with all tracebacks")
     options = parser.parse_args(arguments)
 

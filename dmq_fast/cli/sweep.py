@@ -14,7 +14,7 @@ from dmq_fast._support.progress import ProgressLine, on_terminal
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
-from dmq_fast.cli.options import command_parser, nonnegative_integer
+from dmq_fast.cli.options import command_parser, full_path, nonnegative_integer
 from dmq_fast.cli.run import with_flags
 from dmq_fast.cli.status import status_dict, status_table
 from dmq_fast.cli.terminal import (
@@ -60,7 +60,7 @@ def sweep(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("spec", type=Path, metavar="SPEC", help="environments, algorithms, parameters and seeds")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="directory of the store; made if it does not exist"
+        "--out", type=full_path, required=True, metavar="DIR", help="directory of the store; made if it does not exist"
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -88,7 +88,7 @@ def sweep(arguments: Sequence[str]) -> int:
         action="store_true",
         help="repeat the runs that failed, crashed or timed out",
     )
-    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv file")
+    parser.add_argument("--export", type=full_path, metavar="FILE", help="write all runs in DIR to a .csv file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--quiet", action="store_true", help="show no progress line")
@@ -112,7 +112,7 @@ def sweep(arguments: Sequence[str]) -> int:
     def swept() -> tuple[Spec, Summary]:
         if options.export is not None:
             csv_export.check_format(options.export)
-            claim_file("--export", options.export, made=options.export.absolute().parent == options.out.absolute())
+            claim_file("--export", options.export, made=options.export.parent == options.out)
         spec = experiments.read(options.spec)
         with ExitStack() as stack:
             executor = None if options.dask is None else dask_executor(options.dask, stack)

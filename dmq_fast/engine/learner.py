@@ -186,14 +186,14 @@ class Learner(ABC, Generic[R]):
 
 
 def as_journal(value: str | os.PathLike[str] | None, *, in_float64: bool) -> Path | None:
-    """Return the place of the journal."""
+    """Return the place of the journal, absolute: an environment may change the working directory."""
     if value is None:
         return None
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"journal: expected a path, got {value!r}")
     if not in_float64:
         raise ValueError(f"journal: expected none in extended precision, since it holds float64 only, got {value!r}")
-    return Path(value)
+    return Path(value).absolute()
 
 
 def key_of(journal: Path, otherwise: Stream) -> Stream:

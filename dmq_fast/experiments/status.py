@@ -103,7 +103,7 @@ def status(
     >>> experiments.status("not yet", spec, shard=(0, 2)).counts
     {'runs': 4, 'done': 0, 'failed': 0, 'waiting': 4}
     """
-    directory, shard = Path(directory), check_shard(shard)
+    directory, shard = Path(directory).absolute(), check_shard(shard)
     if shard is not None and spec is None:
         raise ValueError("shard: expected with a specification only")
     known = None if spec is None else read(spec)

@@ -166,7 +166,8 @@ def sweep(
         check_executor(executor)
     check_progress(progress)
     shard = check_shard(shard)
-    spec, out = read(spec), Path(out)
+    out = Path(out).absolute()  # the modules and environments of users may change the working directory
+    spec = read(spec)
     spec.check()
     runs = list(spec.runs(shard))
     with Store(out) as store, showing(progress, progress_text) as shown:
