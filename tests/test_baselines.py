@@ -58,9 +58,9 @@ everywhere = pytest.mark.parametrize("name", REGISTRY)
 ENDLESS = {"bpi-ucbvi": {"epsilon": None}}
 
 
-def episode_of(env, seed=0):
+def episode_of(env, seed=0, rewards=None):
     compiled = block_mdp(env) if isinstance(env, FiniteMDP) else env
-    return Episode(compiled.handle, compiled.features, Stream(seed))
+    return Episode(compiled.handle, compiled.features, Stream(seed), rewards)
 
 
 def small_linear_mdp(seed, horizon=3, n_actions=2):
@@ -168,11 +168,38 @@ def tops_of(optimism, horizon):
     return [1.0 if optimism == "flat" else float(horizon - h) for h in range(horizon)]
 
 
-class LeastSquaresTwin:
-    """All transitions kept, every matrix formed and solved anew, observations never merged."""
+def taught(groups, h):
+    """The levels that learn from a step of level h, the last first: what follows the last step is not shown."""
+    last = len(groups) - 1
+    return [k for k in range(last, -1, -1) if k == h or (groups[k] == groups[h] and h < last)]
 
-    def __init__(self, episode, kind, ridge, scale, *, optimism="flat", clipped=False, blocks=False):
-        self.episode, self.kind, self.ridge, self.scale = episode, kind, ridge, scale
+
+class Lessons:
+    """What each level learns from the steps of an episode, in units of the range of a model of rewards, if any."""
+
+    def __init__(self, env, groups=None, model=None):
+        self.env, self.groups = env, range(env.horizon) if groups is None else groups
+        self.low, self.width = (0.0, 1.0) if model is None else (model.low, model.width)
+        self.over = False
+
+    def of(self, h, paid, following):
+        """(level, reward, next state or None) of a step of level h."""
+        if h == 0:
+            self.over = False
+        if self.over:
+            return []
+        last = self.env.horizon - 1
+        # Only tables that share data are told of the end, and others of this file have none before the last level.
+        self.over = h < last and isinstance(self.env, FiniteMDP) and self.env.ended[h + 1][following]
+        ends = {k: k == last or self.over for k in taught(self.groups, h)}
+        return [(k, (paid - self.low * end) / self.width, None if end else following) for k, end in ends.items()]
+
+
+class LeastSquaresTwin:
+    """All transitions kept, by level that learns from them; every matrix is formed and solved anew."""
+
+    def __init__(self, episode, kind, ridge, scale, lessons, *, optimism="flat", clipped=False, blocks=False):
+        self.episode, self.kind, self.ridge, self.scale, self.lessons = episode, kind, ridge, scale, lessons
         self.tops, self.clipped, self.blocks = tops_of(optimism, episode.horizon), clipped, blocks
         self.n_weights = 1 if blocks else episode.n_actions
         self.width = episode.dimension // episode.n_actions if blocks else episode.dimension
@@ -237,19 +264,21 @@ class LeastSquaresTwin:
                 a = int(e.draws(1)[0] * e.n_actions)
             else:
                 a = e.act(self.scores(h, phi[None], theta, v, self.kind)[0])
-            path.append((phi, a, e.step(a)))
-            total += path[-1][2]
-        for h, (phi, a, reward) in enumerate(path):
+            paid = e.step(a)
+            path.append((phi, a, self.lessons.of(h, paid, state_of(e))))
+            total += paid
+        for h, (phi, a, lessons) in enumerate(path):
             x, which = self.pairs(phi)[a]
-            columns = (x, reward, path[h + 1][0] if h + 1 < e.horizon else np.zeros(e.dimension))
-            for column, value in zip(self.data[h][which], columns, strict=True):
-                column.append(value)
+            for k, reward, following in lessons:
+                after = np.zeros(e.dimension) if following is None else path[h + 1][0]
+                for column, value in zip(self.data[k][which], (x, reward, after), strict=True):
+                    column.append(value)
         return total
 
 
-def compare_least_squares(env, kind, ridge, scale, n, rtol=1e-6, **options):
-    learner = LeastSquaresLearner(episode_of(env), kind, ridge, scale, **options)
-    twin = LeastSquaresTwin(episode_of(env), kind, ridge, scale, **options)
+def compare_least_squares(env, kind, ridge, scale, n, rtol=1e-6, groups=None, model=None, **options):
+    learner = LeastSquaresLearner(episode_of(env, rewards=model), kind, ridge, scale, groups=groups, **options)
+    twin = LeastSquaresTwin(episode_of(env), kind, ridge, scale, Lessons(env, groups, model), **options)
     returns = np.zeros(n)
     assert learner.run(returns)
     np.testing.assert_allclose(returns, [twin.play(number) for number in range(n)], rtol=0, atol=1e-12)
@@ -362,9 +391,9 @@ def state_of(episode):
     return int(episode.state[:4].view(np.int32)[0])
 
 
-def tabular_twin(env, n, update, first):
+def tabular_twin(env, n, update, first, groups=None, model=None):
     """Greedy episodes on a table that begins at `first` by level and `update(q, h, s, a, reward, ahead)` changes."""
-    e = episode_of(env)
+    e, lessons = episode_of(env), Lessons(env, groups, model)
     q = [np.full((size, env.n_actions), value) for size, value in zip(env.n_states, first, strict=True)]
     returns = []
     for number in range(n):
@@ -373,31 +402,34 @@ def tabular_twin(env, n, update, first):
         for h in range(env.horizon):
             s = state_of(e)
             a = e.act(q[h][s])
-            reward = e.step(a)
-            ahead = q[h + 1][state_of(e)].max() if h + 1 < env.horizon else 0.0
-            update(q, h, s, a, reward, ahead)
-            total += reward
+            paid = e.step(a)
+            for k, reward, following in lessons.of(h, paid, state_of(e)):
+                update(q, k, s, a, reward, 0.0 if following is None else q[k + 1][following].max())
+            total += paid
         returns.append(total)
     return q, returns
+
+
+def ucb_q_twin(env, n, c, alpha, clipped, optimism, **shared):
+    """Table, returns, and the number of updates of each entry."""
+    visits, tops, horizon = {}, (*tops_of(optimism, env.horizon), 0.0), env.horizon
+
+    def update(q, h, s, a, reward, ahead):
+        t = visits[h, s, a] = visits.get((h, s, a), 0) + 1
+        rate = (horizon + 1) / (horizon + t) if alpha is None else alpha
+        target = reward + min(tops[h + 1], ahead) + c * tops[h] * np.sqrt(horizon / t)
+        q[h][s, a] = (1 - rate) * q[h][s, a] + rate * target
+        if clipped:
+            q[h][s, a] = min(tops[h], q[h][s, a])
+
+    return *tabular_twin(env, n, update, tops[:-1], **shared), visits
 
 
 def test_ucb_q():
     rng = np.random.default_rng(6)
     for alpha, clipped, optimism in itertools.product((None, 0.2), (True, False), ("flat", "steps")):
         env = random_mdp(rng, 4, 4, 3, 4, "dense", caps=True, start="random")
-        visits, tops = {}, tops_of(optimism, env.horizon)
-
-        def update(q, h, s, a, reward, ahead, visits, tops, alpha, clipped, horizon):
-            t = visits[h, s, a] = visits.get((h, s, a), 0) + 1
-            rate = (horizon + 1) / (horizon + t) if alpha is None else alpha
-            target = reward + min(tops[h + 1], ahead) + 0.1 * tops[h] * np.sqrt(horizon / t)
-            q[h][s, a] = (1 - rate) * q[h][s, a] + rate * target
-            if clipped:
-                q[h][s, a] = min(tops[h], q[h][s, a])
-
-        known = {"visits": visits, "tops": (*tops, 0.0), "alpha": alpha, "clipped": clipped, "horizon": env.horizon}
-        update = functools.partial(update, **known)
-        q, returns = tabular_twin(env, 200, update, tops)
+        q, returns, visits = ucb_q_twin(env, 200, 0.1, alpha, clipped, optimism)
         result = UCBQ(env, c=0.1, alpha=alpha, clipped=clipped, optimism=optimism, n_episodes=200, rng=0).learn()
         np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
         for mine, theirs in zip(result.table, q, strict=True):
@@ -407,37 +439,40 @@ def test_ucb_q():
         assert {(h, s, a): n for h, t in enumerate(learner.counts) for (s, a), n in np.ndenumerate(t) if n} == visits
 
 
+def delayed_q_twin(env, n, m, epsilon, **shared):
+    """Table, returns, whether each entry learns, and the number of updates."""
+    total, waited, attempted, learn = {}, {}, {}, {}
+    clock = {"now": 0, "changed": 0, "updates": 0}
+
+    def update(q, h, s, a, reward, ahead):
+        key = h, s, a
+        clock["now"] += 1
+        if learn.setdefault(key, True):
+            total[key] = total.get(key, 0.0) + reward + ahead
+            waited[key] = waited.get(key, 0) + 1
+            if waited[key] == m:
+                if q[h][s, a] - total[key] / m >= 2 * epsilon:
+                    q[h][s, a] = total[key] / m + epsilon
+                    clock["changed"], clock["updates"] = clock["now"], clock["updates"] + 1
+                elif attempted.get(key, 0) >= clock["changed"]:
+                    learn[key] = False
+                attempted[key], total[key], waited[key] = clock["now"], 0.0, 0
+        elif attempted.get(key, 0) < clock["changed"]:
+            learn[key] = True
+
+    return *tabular_twin(env, n, update, tops_of("flat", env.horizon), **shared), learn, clock["updates"]
+
+
 def test_delayed_q():
     rng, stuck = np.random.default_rng(7), 0
     for m, epsilon in [(1, 0.02), (3, 0.05), (7, 0.01), (3, 0.05)]:
         env = random_mdp(rng, 3, 3, 2, 4, "dense", caps=True)
-        total, waited, attempted, learn = {}, {}, {}, {}
-        clock = {"now": 0, "changed": 0, "updates": 0}
-
-        def update(q, h, s, a, reward, ahead, total, waited, attempted, learn, clock, m, epsilon):
-            key = h, s, a
-            clock["now"] += 1
-            if learn.setdefault(key, True):
-                total[key] = total.get(key, 0.0) + reward + ahead
-                waited[key] = waited.get(key, 0) + 1
-                if waited[key] == m:
-                    if q[h][s, a] - total[key] / m >= 2 * epsilon:
-                        q[h][s, a] = total[key] / m + epsilon
-                        clock["changed"], clock["updates"] = clock["now"], clock["updates"] + 1
-                    elif attempted.get(key, 0) >= clock["changed"]:
-                        learn[key] = False
-                    attempted[key], total[key], waited[key] = clock["now"], 0.0, 0
-            elif attempted.get(key, 0) < clock["changed"]:
-                learn[key] = True
-
-        known = {"total": total, "waited": waited, "attempted": attempted, "learn": learn, "clock": clock}
-        update = functools.partial(update, m=m, epsilon=epsilon, **known)
-        q, returns = tabular_twin(env, 800, update, tops_of("flat", env.horizon))
+        q, returns, learn, updates = delayed_q_twin(env, 800, m, epsilon)
         result = DelayedQ(env, m=m, epsilon=epsilon, n_episodes=800, rng=0).learn()
         np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
         for mine, theirs in zip(result.table, q, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-12)
-        assert result.counts["updates"] == clock["updates"]
+        assert result.counts["updates"] == updates
         stuck += sum(not waiting for waiting in learn.values())
     assert stuck > 0
 
@@ -854,7 +889,7 @@ def test_scale_and_shift_of_rewards_change_nothing_but_the_points(name, ends, sc
 def test_a_gap_and_an_epsilon_are_in_points():
     P, R, features = plain_table(False)
     moved = FiniteMDP(*moved_table(P, R, False, 4.0, -8.0), features, value_range=(-8, -4))
-    own = {"n_episodes": 60, "rng": 3}
+    own = {"n_episodes": 30, "rng": 3}
     mine = BPIUCBVI(FiniteMDP(P, R, features), **own).learn()
     for epsilon in (0.2, "5%"):
         theirs = BPIUCBVI(moved, epsilon=epsilon, **own).learn()

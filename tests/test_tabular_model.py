@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from test_baselines import episode_of, state_of
+from test_baselines import Lessons, episode_of, state_of
 from test_rollout import random_mdp
 
 from dmq_fast.baselines import BPIUCBVI
@@ -27,10 +27,11 @@ def random_mdps():
 
 
 class ModelTwin:
-    """A list of (reward, next state) for each pair, and dictionaries of it for sums in the order of the kernel."""
+    """A list of (reward, next state) for each pair of a level, and dictionaries of it for sums as in the kernel."""
 
-    def __init__(self, env, optimism):
-        self.env, self.e = env, episode_of(env)
+    def __init__(self, env, optimism, **shared):
+        self.env, self.e, self.lessons = env, episode_of(env), Lessons(env, **shared)
+        self.first = []
         h = env.horizon
         self.caps = [float(h - level) if optimism == "steps" else 1.0 for level in range(h)]
         self.q = [np.full((size, env.n_actions), cap) for size, cap in zip(env.n_states, self.caps, strict=False)]
@@ -39,9 +40,7 @@ class ModelTwin:
     def moments(self, h, s, a, ahead):
         """Mean and variance of reward + value of the next state, n > 0 visits."""
         seen = self.seen[h, s, a]
-        rewards = {}
-        for reward, state in seen:
-            rewards.setdefault(state, []).append(reward)
+        ahead = {**dict(enumerate(ahead)), None: 0.0}
         # Equal bits break ties equally: running means, and the latest kind of transition first.
         count, mean, within = {}, {}, 0.0
         for reward, state in seen:
@@ -77,26 +76,28 @@ class ModelTwin:
         return q
 
     def ahead(self, q, h):
-        """Largest values of the next level by state; 0 after the last."""
-        return q[h + 1].max(axis=1) if h + 1 < self.env.horizon else [0.0]
+        """Largest values of the next level by state; none after the last."""
+        return q[h + 1].max(axis=1) if h + 1 < self.env.horizon else []
 
     def play(self, number):
         self.e.reset(number)
         total = 0.0
         for h in range(self.env.horizon):
             s = state_of(self.e)
+            if h == 0:
+                self.first.append(s)
             a = self.choose(h, s)
-            reward = self.e.step(a)
-            following = state_of(self.e) if h + 1 < self.env.horizon else 0
-            self.seen.setdefault((h, s, a), []).append((reward, following))
-            total += reward
+            paid = self.e.step(a)
+            for k, reward, following in self.lessons.of(h, paid, state_of(self.e)):
+                self.seen.setdefault((k, s, a), []).append((reward, following))
+            total += paid
         self.plan(number + 1)
         return total
 
 
 class BernsteinTwin(ModelTwin):
-    def __init__(self, env, optimism, c1, c2):
-        super().__init__(env, optimism)
+    def __init__(self, env, optimism, c1, c2, **shared):
+        super().__init__(env, optimism, **shared)
         self.c1, self.c2 = c1, c2
         self.low = [np.zeros_like(level) for level in self.q]
 
@@ -112,15 +113,15 @@ class BernsteinTwin(ModelTwin):
                 mean, _ = self.moments(h, s, a, self.ahead(self.low, h))
                 self.low[h][s, a] = max(0.0, mean - bonus)
         gaps = np.minimum(1.0, self.q[0].max(axis=1)) - self.low[0].max(axis=1)
-        starts = [s for (h, s, _), seen in self.seen.items() for _ in seen if h == 0]
-        self.gap = gaps[starts].mean()
+        starts = gaps[self.first]
+        self.gap = starts.mean()
         if len(gaps) > 1:
-            self.gap = min(1.0, self.gap + self.c1 * gaps[starts].std() / math.sqrt(n_episodes) + self.c2 / n_episodes)
+            self.gap = min(1.0, self.gap + self.c1 * starts.std() / math.sqrt(n_episodes) + self.c2 / n_episodes)
 
 
 class PolicyOptimisationTwin(ModelTwin):
-    def __init__(self, env, optimism, alpha, beta):
-        super().__init__(env, optimism)
+    def __init__(self, env, optimism, alpha, beta, **shared):
+        super().__init__(env, optimism, **shared)
         self.alpha, self.beta = alpha, beta
         self.pi = [np.full(level.shape, 1.0 / env.n_actions) for level in self.q]
         self.sums = [np.zeros_like(level) for level in self.q]
@@ -134,7 +135,7 @@ class PolicyOptimisationTwin(ModelTwin):
             for s in range(self.env.n_states[h]):
                 for a in range(self.env.n_actions):
                     if n := len(self.seen.get((h, s, a), ())):
-                        ahead = (self.pi[h + 1] * self.q[h + 1]).sum(axis=1) if h + 1 < self.env.horizon else [0.0]
+                        ahead = (self.pi[h + 1] * self.q[h + 1]).sum(axis=1) if h + 1 < self.env.horizon else []
                         mean, _ = self.moments(h, s, a, ahead)
                         self.q[h][s, a] = min(self.caps[h], mean + self.beta / math.sqrt(n))
         # Levels are evaluated with the policy that has been played.

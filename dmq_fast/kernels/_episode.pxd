@@ -62,8 +62,30 @@ cdef class Episode(Simulator):
     cdef inline int32_t latent(self) noexcept nogil:
         return (<const int32_t*> self.states)[0]
 
+    # The reward of the step of level h that was just taken, if it had ended the episode, as the last step does.
+    cdef inline double reward_at_end(self, Py_ssize_t h) noexcept nogil:
+        return (self.paid[h] - self.low) / self.unit
+
     cdef object explained(self)
     cdef int must_go_on(self) except -1
+
+
+# The data of levels that are the same. A data set has the steps of all levels of one label. What follows the last step
+# is not shown, so the last level has a set of its own: with its own steps if it has a label of its own, else with those
+# of all levels of its label, each with the reward that it would have had as the last.
+cdef class Sharing:
+    # Labels 0, 1, ... in order of appearance; whether two levels have the same.
+    cdef readonly tuple groups
+    cdef readonly bint shares
+    # Number of data sets, and that of the last level.
+    cdef readonly Py_ssize_t n
+    cdef Py_ssize_t last
+    # (H,) the data set of each level, in order of appearance: h without sharing.
+    cdef Py_ssize_t[::1] of
+    # The sets that steps of level h enter, that of the last level first: entered[begin[h]:begin[h + 1]].
+    cdef Py_ssize_t[::1] entered
+    cdef Py_ssize_t[::1] begin
+
 
 # Largest values hoped for by level, an array (H,): 1 each for "flat", H - h for "steps"; ValueError for another name.
 cdef object tops_of(optimism, Py_ssize_t horizon)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -34,12 +35,19 @@ class TabularLearner(Learner):
 @disjoint_base
 class UCBQLearner(TabularLearner):
     def __new__(
-        cls, episode: Episode, c: float, alpha: float | None, clipped: bool, *, optimism: str = "flat"
+        cls,
+        episode: Episode,
+        c: float,
+        alpha: float | None,
+        clipped: bool,
+        *,
+        optimism: str = "flat",
+        groups: Sequence[int] | None = None,
     ) -> Self: ...
 
 @disjoint_base
 class DelayedQLearner(TabularLearner):
-    def __new__(cls, episode: Episode, m: int, epsilon: float) -> Self: ...
+    def __new__(cls, episode: Episode, m: int, epsilon: float, *, groups: Sequence[int] | None = None) -> Self: ...
     @property
     def n_attempts(self) -> int: ...
     @property
@@ -53,7 +61,15 @@ class ModelLearner(TabularLearner):
 @disjoint_base
 class BernsteinLearner(ModelLearner):
     def __new__(
-        cls, episode: Episode, optimism: str, c1: float, c2: float, epsilon: float | None, noise: float = 0.0
+        cls,
+        episode: Episode,
+        optimism: str,
+        c1: float,
+        c2: float,
+        epsilon: float | None,
+        noise: float = 0.0,
+        *,
+        groups: Sequence[int] | None = None,
     ) -> Self: ...
     @property
     def lower(self) -> list[NDArray[np.float64]]: ...
@@ -62,6 +78,8 @@ class BernsteinLearner(ModelLearner):
 
 @disjoint_base
 class PolicyOptimisationLearner(ModelLearner):
-    def __new__(cls, episode: Episode, optimism: str, alpha: float, beta: float) -> Self: ...
+    def __new__(
+        cls, episode: Episode, optimism: str, alpha: float, beta: float, *, groups: Sequence[int] | None = None
+    ) -> Self: ...
     @property
     def probabilities(self) -> list[NDArray[np.float64]]: ...

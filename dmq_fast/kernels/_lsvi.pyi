@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ class LeastSquaresLearner(Learner):
         optimism: str = "flat",
         clipped: bool = False,
         blocks: bool = False,
+        groups: Sequence[int] | None = None,
     ) -> Self: ...
     @property
     def weights(self) -> NDArray[np.float64]: ...

@@ -217,6 +217,45 @@ cdef tuple states_of(source):
     return tuple([model.levels[h].n_states for h in range(model.horizon)])
 
 
+cdef class Sharing:
+    """Which data each level learns from, and which data a step enters.
+
+    Parameters
+    ----------
+    groups : sequence of int, or None
+        A label for each level; levels of one label have the same transitions, rewards and features. None: all differ.
+    horizon : int
+
+    Raises
+    ------
+    ValueError
+        If there is not one label a level.
+    """
+
+    def __cinit__(self, groups, Py_ssize_t horizon):
+        cdef Py_ssize_t h, last = horizon - 1
+        labels = list(range(horizon)) if groups is None else as_labels(groups, horizon)
+        known = {}
+        self.groups = tuple([known.setdefault(label, len(known)) for label in labels])
+        self.shares = len(known) < horizon
+        known = {}
+        of = [known.setdefault(label, len(known)) for label in [*self.groups[:last], "last"]]
+        self.n, self.last, self.of = len(known), of[last], np.array(of, dtype=np.intp)
+        entered, begin = [], [0]
+        for h in range(horizon):
+            entered += [self.last] if self.groups[h] == self.groups[last] else []
+            entered += [of[h]] if h < last else []
+            begin.append(len(entered))
+        self.entered, self.begin = np.array(entered, dtype=np.intp), np.array(begin, dtype=np.intp)
+
+
+def as_labels(groups, horizon):
+    given = np.asarray(groups)
+    if given.shape != (horizon,) or given.dtype.kind not in "iu":
+        raise ValueError(f"groups: expected {horizon} integers, one label a level, got {groups!r}")
+    return given.tolist()
+
+
 cdef object tops_of(optimism, Py_ssize_t horizon):
     # Returns are at most 1, so every level may hope for 1; or every step may, so that many unknown steps beat one.
     if optimism == "flat":

@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
+from dmq_fast.kernels._episode cimport Episode, Learner, Sharing, tops_of
 from dmq_fast.kernels._simulator cimport SCORE
 from dmq_fast.kernels._validate cimport entries
 
@@ -260,15 +260,23 @@ cdef class TabularLearner(Learner):
     ----------
     episode : Episode
         Of an environment whose states are numbered: one with `n_states`.
+    groups : sequence of int, optional
+        A label for each level; a step of one level is data for all levels of its label. They must have as many states.
+        Where levels share data, an episode that has ended is known to earn nothing more; else that is learned.
     """
 
-    def __cinit__(self, Episode episode not None, *arguments, **options):
+    def __cinit__(self, Episode episode not None, *arguments, groups=None, **options):
         if episode.n_states is None:
             raise TypeError("env: expected a FiniteMDP or a block MDP, whose states are numbered")
         sizes = np.array(episode.n_states)
         self.first = np.cumsum(sizes) - sizes
         self.q = np.ones((sizes.sum(), episode.n_actions))
         self.visits = np.zeros((sizes.sum(), episode.n_actions), dtype=np.int64)
+        self.sharing = Sharing(groups, episode.horizon)
+        self.pool, self.n_pooled = pools_of(episode, self.sharing)
+        self.tried = np.zeros((self.n_pooled, episode.n_actions), dtype=np.int64)
+        if self.sharing.shares:
+            self.work += episode.horizon * episode.horizon * episode.n_actions
 
     cdef list by_level(self, table):
         return np.split(table, np.asarray(self.first)[1:])
@@ -284,18 +292,27 @@ cdef class TabularLearner(Learner):
         return self.by_level(np.array(self.visits))
 
     cdef bint play(self) noexcept nogil:
-        cdef Py_ssize_t h, a, row = self.first[0] + self.episode.latent(), following
-        for h in range(self.episode.horizon):
-            a = self.choose(row)
+        cdef Py_ssize_t h, a, i, data, following, state = self.episode.latent(), last = self.episode.horizon - 1
+        cdef bint over = False
+        cdef double reward
+        for h in range(last + 1):
+            a = self.choose(self.first[h] + state)
             if a < 0 or not self.episode.move(a):
                 return False
-            following = -1
-            if h < self.episode.horizon - 1:
-                following = self.first[h + 1] + self.episode.latent()
-            self.visits[row, a] += 1
-            if not self.learn(row, a, self.episode.reward, following):
-                return False
-            row = following
+            self.visits[self.first[h] + state, a] += 1
+            following = self.episode.latent() if h < last else -1
+            if not over:
+                over = self.sharing.shares and h < last and self.episode.just_ended(h)
+                for i in range(self.sharing.begin[h], self.sharing.begin[h + 1]):
+                    data = self.sharing.entered[i]
+                    self.tried[self.pool[data] + state, a] += 1
+                    if h == last or data != self.sharing.last:
+                        reward = self.episode.reward
+                    else:
+                        reward = self.episode.reward_at_end(h)
+                    if not self.learn(data, state, a, reward, -1 if over or data == self.sharing.last else following):
+                        return False
+            state = following
         self.plan()
         return True
 
@@ -305,18 +322,33 @@ cdef class TabularLearner(Learner):
             self.episode.scores[a] = self.q[row, a]
         return self.episode.pick()
 
-    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+    cdef bint learn(
+        self, Py_ssize_t data, Py_ssize_t state, Py_ssize_t a, double reward, Py_ssize_t following
+    ) noexcept nogil:
         return True
 
     cdef void plan(self) noexcept nogil:
         pass
 
 
+cdef tuple pools_of(Episode episode, Sharing sharing):
+    # The first row of each data set in arrays with a row for each of its states, and their number of rows.
+    sizes, most = np.zeros(sharing.n, dtype=np.int64), {}
+    for label, data, n in zip(sharing.groups, np.asarray(sharing.of), episode.n_states, strict=True):
+        sizes[data] = n
+        if most.setdefault(label, n) != n:
+            raise ValueError(
+                f"homogeneous: expected levels of one label to have as many states, got {most[label]} and {n}"
+            )
+    return np.cumsum(sizes) - sizes, sizes.sum()
+
+
 cdef class UCBQLearner(TabularLearner):
     """Algorithm 1 of Jin, Allen-Zhu, Bubeck and Jordan (2018), with Hoeffding bonuses.
 
     Q_h begins at top_h. At the t-th visit Q_h <- (1 - alpha_t) Q_h + alpha_t (r + min(top_{h+1}, max_b Q_{h+1}(s', b))
-    + c top_h sqrt(H / t)), where alpha_t = (H + 1) / (H + t) or a constant.
+    + c top_h sqrt(H / t)), where alpha_t = (H + 1) / (H + t) or a constant. A step is a visit at all levels that share
+    its data, from the last to the first.
 
     Parameters
     ----------
@@ -330,6 +362,8 @@ cdef class UCBQLearner(TabularLearner):
         better than one never tried.
     optimism : {"flat", "steps"}
         top_h, the largest value hoped for at level h: 1, or H - h.
+    groups : sequence of int, optional
+        As of `TabularLearner`.
     """
 
     cdef double c, alpha
@@ -337,7 +371,7 @@ cdef class UCBQLearner(TabularLearner):
     # By row.
     cdef double[::1] tops
 
-    def __cinit__(self, Episode episode not None, c, alpha, bint clipped, *, optimism="flat"):
+    def __cinit__(self, Episode episode not None, c, alpha, bint clipped, *, optimism="flat", groups=None):
         self.c = as_positive("c", c, zero=True)
         self.alpha = 0.0 if alpha is None else as_positive("alpha", alpha)
         if self.alpha > 1.0:
@@ -346,8 +380,18 @@ cdef class UCBQLearner(TabularLearner):
         self.tops = np.repeat(tops_of(optimism, episode.horizon), episode.n_states)
         np.asarray(self.q)[:] = np.asarray(self.tops)[:, None]
 
-    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
-        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha, top = self.tops[row]
+    cdef bint learn(
+        self, Py_ssize_t data, Py_ssize_t state, Py_ssize_t a, double reward, Py_ssize_t following
+    ) noexcept nogil:
+        cdef Py_ssize_t h
+        cdef int64_t t = self.tried[self.pool[data] + state, a]
+        for h in range(self.episode.horizon - 1, -1, -1):
+            if self.sharing.of[h] == data:
+                self.update(self.first[h] + state, a, t, reward, self.row_after(h, following))
+        return True
+
+    cdef void update(self, Py_ssize_t row, Py_ssize_t a, double t, double reward, Py_ssize_t following) noexcept nogil:
+        cdef double horizon = self.episode.horizon, alpha = self.alpha, top = self.tops[row]
         cdef double ahead = self.best(following)
         if alpha == 0.0:
             alpha = (horizon + 1.0) / (horizon + t)
@@ -356,7 +400,6 @@ cdef class UCBQLearner(TabularLearner):
         self.q[row, a] = (1.0 - alpha) * self.q[row, a] + alpha * (reward + ahead + self.c * top * sqrt(horizon / t))
         if self.clipped and self.q[row, a] > top:
             self.q[row, a] = top
-        return True
 
 
 cdef class DelayedQLearner(TabularLearner):
@@ -364,7 +407,8 @@ cdef class DelayedQLearner(TabularLearner):
 
     An entry attempts an update after every m visits that it counts: if Q is at least 2 epsilon above the mean of
     r + max_b Q(s', b) over them, Q becomes that mean plus epsilon. After an attempt that failed, an entry counts no
-    visits until some Q has changed since.
+    visits until some Q has changed since. A step is a visit at all levels that share its data, from the last to the
+    first.
 
     Parameters
     ----------
@@ -373,6 +417,8 @@ cdef class DelayedQLearner(TabularLearner):
         >= 1.
     epsilon : float
         >= 0, the paper's epsilon_1.
+    groups : sequence of int, optional
+        As of `TabularLearner`.
 
     Attributes
     ----------
@@ -389,7 +435,7 @@ cdef class DelayedQLearner(TabularLearner):
     cdef int64_t[:, ::1] attempted
     cdef signed char[:, ::1] learning
 
-    def __cinit__(self, Episode episode not None, m, epsilon):
+    def __cinit__(self, Episode episode not None, m, epsilon, *, groups=None):
         self.m = m
         if self.m < 1:
             raise ValueError(f"m: expected an integer >= 1, got {m}")
@@ -399,17 +445,26 @@ cdef class DelayedQLearner(TabularLearner):
         self.waited, self.attempted = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         self.learning = np.ones(shape, dtype=np.int8)
 
-    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+    cdef bint learn(
+        self, Py_ssize_t data, Py_ssize_t state, Py_ssize_t a, double reward, Py_ssize_t following
+    ) noexcept nogil:
+        cdef Py_ssize_t h
+        for h in range(self.episode.horizon - 1, -1, -1):
+            if self.sharing.of[h] == data:
+                self.update(self.first[h] + state, a, reward, self.row_after(h, following))
+        return True
+
+    cdef void update(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
         cdef double mean
         self.step += 1
         if not self.learning[row, a]:
             if self.attempted[row, a] < self.changed:
                 self.learning[row, a] = True
-            return True
+            return
         self.total[row, a] += reward + self.best(following)
         self.waited[row, a] += 1
         if self.waited[row, a] < self.m:
-            return True
+            return
         mean = self.total[row, a] / self.m
         self.n_attempts += 1
         if self.q[row, a] - mean >= 2.0 * self.epsilon:
@@ -419,20 +474,19 @@ cdef class DelayedQLearner(TabularLearner):
         elif self.attempted[row, a] >= self.changed:
             self.learning[row, a] = False
         self.attempted[row, a], self.total[row, a], self.waited[row, a] = self.step, 0.0, 0
-        return True
 
 
-# The model of a pair (a state of a level, an action) has the frequencies of its next states and the mean reward on the
-# way to each. A plan goes from the last level to the first over all transitions that have been seen, so an episode
+# The model of a pair (a state of a data set, an action) has the frequencies of its next states and the mean reward on
+# the way to each. A plan goes from the last level to the first over all transitions that have been seen, so an episode
 # costs
 #
-#     O(H + K S + E),   S states of all levels, E distinct transitions seen.
+#     O(H + K S + E),   S states of all levels, E distinct transitions seen, once for each level that they are data of.
 
 cdef enum:
     FIRST_ROOM = 64
 
-# The transitions of a pair into one next state: their number, their mean reward, the row of the state (-1 after the
-# last level), and the next transition of the pair, or -1.
+# The transitions of a pair into one next state: their number, their mean reward, the state (-1 if the episode is over),
+# and the next transition of the pair, or -1.
 cdef struct Transition:
     int64_t count
     double reward
@@ -450,11 +504,13 @@ cdef class ModelLearner(TabularLearner):
     optimism : str
         cap_h, the most that is believed of a pair of level h, and what is believed of one never tried: "flat", 1, or
         "steps", the number of steps to go.
+    groups : sequence of int, optional
+        As of `TabularLearner`.
     """
 
     cdef Transition* transitions
     cdef Py_ssize_t n_transitions, room
-    # (rows, K) the first transition of a pair, or -1, and the sum of squares of rewards about the mean of their
+    # (n_pooled, K) the first transition of a pair, or -1, and the sum of squares of rewards about the mean of their
     # transition.
     cdef Py_ssize_t[:, ::1] heads
     cdef double[:, ::1] within
@@ -462,12 +518,12 @@ cdef class ModelLearner(TabularLearner):
     cdef double[::1] cap
     cdef double[::1] value
 
-    def __cinit__(self, Episode episode not None, optimism, *arguments, **options):
+    def __cinit__(self, Episode episode not None, optimism, *arguments, groups=None, **options):
         self.cap = np.repeat(tops_of(optimism, episode.horizon), episode.n_states)
         self.q = np.repeat(self.cap, episode.n_actions).reshape(-1, episode.n_actions)
         self.value = np.array(self.cap)
-        self.heads = np.full((self.q.shape[0], episode.n_actions), -1)
-        self.within = np.zeros((self.q.shape[0], episode.n_actions))
+        self.heads = np.full((self.n_pooled, episode.n_actions), -1)
+        self.within = np.zeros((self.n_pooled, episode.n_actions))
         self.work += 8 * self.q.shape[0] * episode.n_actions
 
     def __dealloc__(self):
@@ -475,21 +531,30 @@ cdef class ModelLearner(TabularLearner):
 
     def fit(self):
         """Return Q of the model itself, without optimism, a list of H arrays (S_h, K); 0 where nothing was tried."""
-        cdef Py_ssize_t row, a
+        cdef Py_ssize_t h, row, pair, a
         cdef double[:, ::1] q = np.zeros((self.q.shape[0], self.q.shape[1]))
         cdef double[::1] value = np.zeros(self.q.shape[0])
         self.begin_work()
         try:
-            for row in reversed(range(self.q.shape[0])):
-                for a in range(self.q.shape[1]):
-                    q[row, a] = self.expected(row, a, value)
-                value[row] = largest(q, row)
+            for h in reversed(range(self.episode.horizon)):
+                pair = self.pool[self.sharing.of[h]]
+                for row in range(self.first[h], self.end(h)):
+                    for a in range(self.q.shape[1]):
+                        q[row, a] = self.expected(pair, a, value, h)
+                    value[row] = largest(q, row)
+                    pair += 1
         finally:
             self.busy = False
         return self.by_level(np.asarray(q))
 
-    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
-        cdef Py_ssize_t i = self.heads[row, a], more
+    # One past the last row of level h.
+    cdef inline Py_ssize_t end(self, Py_ssize_t h) noexcept nogil:
+        return self.first[h + 1] if h + 1 < self.episode.horizon else self.q.shape[0]
+
+    cdef bint learn(
+        self, Py_ssize_t data, Py_ssize_t state, Py_ssize_t a, double reward, Py_ssize_t following
+    ) noexcept nogil:
+        cdef Py_ssize_t pair = self.pool[data] + state, i = self.heads[pair, a], more
         cdef Transition* found
         cdef void* moved
         cdef double off
@@ -504,39 +569,43 @@ cdef class ModelLearner(TabularLearner):
                 self.transitions, self.room = <Transition*> moved, more
             i = self.n_transitions
             self.n_transitions += 1
-            self.transitions[i] = Transition(0, 0.0, following, self.heads[row, a])
-            self.heads[row, a] = i
+            self.transitions[i] = Transition(0, 0.0, following, self.heads[pair, a])
+            self.heads[pair, a] = i
         found = self.transitions + i
         found.count += 1
         off = reward - found.reward
         found.reward += off / found.count
-        self.within[row, a] += off * (reward - found.reward)
+        self.within[pair, a] += off * (reward - found.reward)
         return True
 
-    cdef double expected(self, Py_ssize_t row, Py_ssize_t a, const double[::1] value) noexcept nogil:
-        # Mean of reward + value of the next row; 0 for a pair that was never tried.
-        cdef Py_ssize_t i = self.heads[row, a]
+    # Below, `pair` is a row of the data set of level h, and `value` is by row of the table.
+
+    cdef double expected(self, Py_ssize_t pair, Py_ssize_t a, const double[::1] value, Py_ssize_t h) noexcept nogil:
+        # Mean of reward + value of the next state at level h + 1; 0 for a pair that was never tried.
+        cdef Py_ssize_t i = self.heads[pair, a]
         cdef Transition t
         cdef double total = 0.0
         if i < 0:
             return 0.0
         while i >= 0:
             t = self.transitions[i]
-            total += t.count * (t.reward if t.state < 0 else t.reward + value[t.state])
+            total += t.count * (t.reward if t.state < 0 else t.reward + value[self.first[h + 1] + t.state])
             i = t.next
-        return total / self.visits[row, a]
+        return total / self.tried[pair, a]
 
-    cdef double variance(self, Py_ssize_t row, Py_ssize_t a, const double[::1] value, double mean) noexcept nogil:
-        # Variance of reward + value of the next row, about a mean that `expected` has returned.
-        cdef Py_ssize_t i = self.heads[row, a]
+    cdef double variance(
+        self, Py_ssize_t pair, Py_ssize_t a, const double[::1] value, Py_ssize_t h, double mean
+    ) noexcept nogil:
+        # Variance of reward + value of the next state, about a mean that `expected` has returned.
+        cdef Py_ssize_t i = self.heads[pair, a]
         cdef Transition t
-        cdef double total = self.within[row, a], off
+        cdef double total = self.within[pair, a], off
         while i >= 0:
             t = self.transitions[i]
-            off = (t.reward if t.state < 0 else t.reward + value[t.state]) - mean
+            off = (t.reward if t.state < 0 else t.reward + value[self.first[h + 1] + t.state]) - mean
             total += t.count * off * off
             i = t.next
-        return total / self.visits[row, a]
+        return total / self.tried[pair, a]
 
 
 cdef class BernsteinLearner(ModelLearner):
@@ -560,6 +629,8 @@ cdef class BernsteinLearner(ModelLearner):
     noise : float, optional
         >= 0. Standard deviation of rewards around their means. The variance seen holds it too, but that of few visits
         may be far too small.
+    groups : sequence of int, optional
+        As of `TabularLearner`: n(s, a), mean and variance are then of all levels of a label.
 
     Attributes
     ----------
@@ -574,7 +645,7 @@ cdef class BernsteinLearner(ModelLearner):
     cdef double[:, ::1] low
     cdef double[::1] sure
 
-    def __cinit__(self, Episode episode not None, optimism, c1, c2, epsilon, noise=0.0):
+    def __cinit__(self, Episode episode not None, optimism, c1, c2, epsilon, noise=0.0, *, groups=None):
         self.c1, self.c2 = as_positive("c1", c1, zero=True), as_positive("c2", c2, zero=True)
         self.epsilon = -1.0 if epsilon is None else as_positive("epsilon", epsilon)
         self.noise = as_positive("noise", noise, zero=True)
@@ -587,25 +658,28 @@ cdef class BernsteinLearner(ModelLearner):
         return self.by_level(np.array(self.low))
 
     cdef void plan(self) noexcept nogil:
-        cdef Py_ssize_t row, a
+        cdef Py_ssize_t h, row, pair, a
         cdef double n, mean, bonus
-        for row in reversed(range(self.q.shape[0])):
-            for a in range(self.q.shape[1]):
-                n = self.visits[row, a]
-                if n == 0.0:
-                    continue
-                mean = self.expected(row, a, self.value)
-                bonus = self.c1 * sqrt(self.variance(row, a, self.value, mean) / n) + self.c2 / n
-                bonus += self.c1 * self.noise / sqrt(n)
-                self.q[row, a] = min(self.cap[row], mean + bonus)
-                self.low[row, a] = max(0.0, self.expected(row, a, self.sure) - bonus)
-            self.value[row], self.sure[row] = largest(self.q, row), largest(self.low, row)
+        for h in range(self.episode.horizon - 1, -1, -1):
+            pair = self.pool[self.sharing.of[h]]
+            for row in range(self.first[h], self.end(h)):
+                for a in range(self.q.shape[1]):
+                    n = self.tried[pair, a]
+                    if n == 0.0:
+                        continue
+                    mean = self.expected(pair, a, self.value, h)
+                    bonus = self.c1 * sqrt(self.variance(pair, a, self.value, h, mean) / n) + self.c2 / n
+                    bonus += self.c1 * self.noise / sqrt(n)
+                    self.q[row, a] = min(self.cap[row], mean + bonus)
+                    self.low[row, a] = max(0.0, self.expected(pair, a, self.sure, h) - bonus)
+                self.value[row], self.sure[row] = largest(self.q, row), largest(self.low, row)
+                pair += 1
         self.measure()
         self.stopped = self.gap <= self.epsilon
 
     cdef void measure(self) noexcept nogil:
         # The episode just played is not yet in `n_episodes`.
-        cdef Py_ssize_t row, n_first = self.first[1] if self.episode.horizon > 1 else self.q.shape[0]
+        cdef Py_ssize_t row, n_first = self.end(0)
         cdef double n = self.n_episodes + 1.0, mean = 0.0, variance = 0.0
         for row in range(n_first):
             mean += self.starts(row) / n * self.width(row)
@@ -642,6 +716,8 @@ cdef class PolicyOptimisationLearner(ModelLearner):
         cap_h: "flat" or "steps".
     alpha, beta : float
         >= 0.
+    groups : sequence of int, optional
+        As of `TabularLearner`.
     """
 
     cdef double alpha, beta
@@ -649,7 +725,7 @@ cdef class PolicyOptimisationLearner(ModelLearner):
     cdef double[:, ::1] logits
     cdef double[:, ::1] pi
 
-    def __cinit__(self, Episode episode not None, optimism, alpha, beta):
+    def __cinit__(self, Episode episode not None, optimism, alpha, beta, *, groups=None):
         self.alpha, self.beta = as_positive("alpha", alpha, zero=True), as_positive("beta", beta, zero=True)
         self.logits = np.zeros((self.q.shape[0], self.q.shape[1]))
         self.pi = np.full((self.q.shape[0], self.q.shape[1]), 1.0 / episode.n_actions)
@@ -670,20 +746,25 @@ cdef class PolicyOptimisationLearner(ModelLearner):
         return self.q.shape[1] - 1
 
     cdef void plan(self) noexcept nogil:
-        cdef Py_ssize_t row, a
+        cdef Py_ssize_t h, row, pair, a
         cdef double n, value
         cdef bint tried
-        for row in reversed(range(self.q.shape[0])):
-            value, tried = 0.0, False
-            for a in range(self.q.shape[1]):
-                n = self.visits[row, a]
-                if n > 0.0:
-                    self.q[row, a] = min(self.cap[row], self.expected(row, a, self.value) + self.beta / sqrt(n))
-                    tried = True
-                value += self.pi[row, a] * self.q[row, a]
-            if tried:
-                self.value[row] = value
-                self.improve(row)
+        for h in range(self.episode.horizon - 1, -1, -1):
+            pair = self.pool[self.sharing.of[h]]
+            for row in range(self.first[h], self.end(h)):
+                value, tried = 0.0, False
+                for a in range(self.q.shape[1]):
+                    n = self.tried[pair, a]
+                    if n > 0.0:
+                        self.q[row, a] = min(
+                            self.cap[row], self.expected(pair, a, self.value, h) + self.beta / sqrt(n)
+                        )
+                        tried = True
+                    value += self.pi[row, a] * self.q[row, a]
+                if tried:
+                    self.value[row] = value
+                    self.improve(row)
+                pair += 1
 
     cdef void improve(self, Py_ssize_t row) noexcept nogil:
         cdef Py_ssize_t a

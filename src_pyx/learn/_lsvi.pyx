@@ -12,6 +12,9 @@ sums over the transitions of level h with action a, from the last level to the f
 
 If `clipped`, NOISE and BONUS clip the products with phi^T to [0, top_h] before anything is added.
 
+Levels that are the same share their data: then the sums are over the transitions of all of them (see `Sharing`), with
+one V, and the values of level h + 1.
+
 phi(s) has weights theta^a and a V for each action. With `blocks` it consists of phi(s, 1), ..., phi(s, K), which share
 one theta and one V. Below, the `width` of theta is d or d / K, and there are `n_weights` of them a level, K or 1.
 
@@ -20,8 +23,9 @@ level are kept once, with the sum of phi(s_h) over the transitions into them; so
 
     O(H (m K d + K d^2))
 
-where m <= episodes, and m <= states if features have no noise. For BONUS this includes the leverages phi^T V^{-1} phi
-of all m, which are stored: a row x that enters V reduces them by (phi^T V^{-1} x)^2 / (1 + x^T V^{-1} x).
+where m <= episodes, or steps where levels share data, and m <= states if features have no noise. For BONUS this
+includes the leverages phi^T V^{-1} phi of all m, which are stored: a row x that enters V reduces them by
+(phi^T V^{-1} x)^2 / (1 + x^T V^{-1} x).
 """
 
 from libc.math cimport INFINITY, sqrt
@@ -29,7 +33,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
+from dmq_fast.kernels._episode cimport Episode, Learner, Sharing, tops_of
 from dmq_fast.kernels._linalg cimport dot, solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._simulator cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
@@ -71,9 +75,13 @@ cdef enum:
     # Rows rotated into V after which its leverages are computed afresh, to bound rounding.
     REFRESH = 1024
 
-# The distinct observations of a level, and the transitions into them.
+# The distinct observations that follow the steps of one data set, and these steps, for levels h + 1 with data of
+# another: its V gives the leverages. Levels with the same two data sets have one store.
 cdef struct Store:
     Observed seen
+    # The two data sets.
+    Py_ssize_t source
+    Py_ssize_t data
     # Observations that the columns have room for.
     Py_ssize_t room
     # (room,) and (room, K).
@@ -136,6 +144,8 @@ cdef class LeastSquaresLearner(Learner):
         Whether the fit is clipped to [0, top_h] before the bonus is added, and randomized values are.
     blocks : bool, default False
         Whether an observation has a block of d / K features for each action, with weights that the actions share.
+    groups : sequence of int, optional
+        A label for each level; a step of one level is data for all levels of its label.
 
     Raises
     ------
@@ -149,19 +159,24 @@ cdef class LeastSquaresLearner(Learner):
     cdef Py_ssize_t n_weights, width
     # From the features of one action to those of the next: `width` with `blocks`, otherwise 0.
     cdef Py_ssize_t apart
+    cdef Sharing sharing
     cdef Store* stores
     cdef Py_ssize_t n_stores
+    # (H,) the store of the observations of each level; that of level 0 is not used.
+    cdef Py_ssize_t[::1] store_of
     cdef object _factors, _moments, _theta, _record, _scratch, _since
     # (H,) tops, and scales of the noise or of the bonus.
     cdef double[::1] tops
     cdef double[::1] scales
-    # U (H, n_weights, width, width) in upper triangles; sum of r phi and the estimates in use, (H, n_weights, width).
+    # By data set: U (n, n_weights, width, width) in upper triangles, and sum of r phi (n, n_weights, width). The
+    # estimates in use, (H, n_weights, width).
     cdef double* factors
     cdef double* moments
     cdef double* theta
-    # Features (H, d), rewards and actions (H,) of the episode.
+    # Features (H, d), rewards, those of steps that end the episode, and actions (H,) of the episode.
     cdef double* record
     cdef double[::1] rewards
+    cdef double[::1] at_end
     cdef int64_t[::1] actions
     # (width,), (width,), (H, n_weights, width) twice, packed weights and (ROWS,).
     cdef double* x
@@ -170,11 +185,13 @@ cdef class LeastSquaresLearner(Learner):
     cdef double* normals
     cdef double* packed
     cdef int64_t[::1] chosen
-    # (H, n_weights) rows since leverages were computed afresh.
+    # (n, n_weights) rows of a data set since leverages were computed afresh.
     cdef int64_t[:, ::1] since
 
-    def __cinit__(self, Episode episode not None, kind, ridge, scale, *, optimism="flat", clipped=False, blocks=False):
-        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension, n, width, h
+    def __cinit__(
+        self, Episode episode not None, kind, ridge, scale, *, optimism="flat", clipped=False, blocks=False, groups=None
+    ):
+        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension, n, width, i
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.clipped = KINDS[kind], flag(clipped, "clipped")
@@ -190,15 +207,18 @@ cdef class LeastSquaresLearner(Learner):
                 )
             self.n_weights, self.width, self.apart = 1, d // n_actions, d // n_actions
         n, width = self.n_weights, self.width
-        self.stores = <Store*> calloc(horizon, sizeof(Store))
+        self.sharing = Sharing(groups, horizon)
+        links = {}
+        self.store_of = np.array([links.setdefault(link, len(links)) for link in self.links()], dtype=np.intp)
+        self.stores = <Store*> calloc(len(links), sizeof(Store))
         if self.stores == NULL:
             raise MemoryError()
-        self.n_stores = horizon
-        for h in range(horizon):
-            self.stores[h].seen.d = d
-        self._factors = np.zeros((horizon, n, width, width))
+        self.n_stores = len(links)
+        for i, (source, data) in enumerate(links):
+            self.stores[i].seen.d, self.stores[i].source, self.stores[i].data = d, source, data
+        self._factors = np.zeros((self.sharing.n, n, width, width))
         self._factors[:, :, np.arange(width), np.arange(width)] = sqrt(self.ridge)
-        self._moments, self._theta = np.zeros((horizon, n, width)), np.zeros((horizon, n, width))
+        self._moments, self._theta = np.zeros((self.sharing.n, n, width)), np.zeros((horizon, n, width))
         self._record = np.zeros((horizon, d))
         self._scratch = np.zeros(2 * width + 2 * horizon * n * width + packed_size(n_actions, d))
         self.factors, self.moments, self.theta = entries(self._factors), entries(self._moments), entries(self._theta)
@@ -208,18 +228,24 @@ cdef class LeastSquaresLearner(Learner):
         self.uniforms = self.w + width
         self.normals = self.uniforms + horizon * n * width
         self.packed = self.normals + horizon * n * width
-        self.rewards, self.actions = np.zeros(horizon), np.zeros(horizon, dtype=np.int64)
-        self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((horizon, n), dtype=np.int64)
+        self.rewards, self.at_end = np.zeros(horizon), np.zeros(horizon)
+        self.actions = np.zeros(horizon, dtype=np.int64)
+        self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((self.sharing.n, n), dtype=np.int64)
+
+    cdef list links(self):
+        # The data sets of the level before and of the level itself; none before level 0.
+        cdef Py_ssize_t h
+        return [(self.sharing.of[h - 1] if h > 0 else -1, self.sharing.of[h]) for h in range(self.sharing.of.shape[0])]
 
     def __dealloc__(self):
         # `episode` may have been cleared already, so this counts with `n_stores`.
-        cdef Py_ssize_t h
-        for h in range(self.n_stores):
-            release_rows(&self.stores[h].seen)
-            free(self.stores[h].values)
-            free(self.stores[h].leverage)
-            free(self.stores[h].pair)
-            free(self.stores[h].sums)
+        cdef Py_ssize_t i
+        for i in range(self.n_stores):
+            release_rows(&self.stores[i].seen)
+            free(self.stores[i].values)
+            free(self.stores[i].leverage)
+            free(self.stores[i].pair)
+            free(self.stores[i].sums)
         free(self.stores)
 
     @property
@@ -230,7 +256,7 @@ cdef class LeastSquaresLearner(Learner):
     @property
     def n_observations(self):
         """Number of distinct observations stored, by level; 0 at the first."""
-        return tuple([self.stores[h].seen.n for h in range(self.episode.horizon)])
+        return tuple([self.stores[self.store_of[h]].seen.n for h in range(self.episode.horizon)])
 
     def fit(self):
         """Return the estimates of plain least squares on all transitions so far, shape (H, K, d).
@@ -264,36 +290,37 @@ cdef class LeastSquaresLearner(Learner):
         # Which of the weights of a level are those of action a.
         return a if self.apart == 0 else 0
 
-    cdef inline double* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
-        return self.factors + (h * self.n_weights + self.index(a)) * self.width * self.width
+    cdef inline double* factor(self, Py_ssize_t data, Py_ssize_t a) noexcept nogil:
+        return self.factors + (data * self.n_weights + self.index(a)) * self.width * self.width
 
     cdef bint iterate(self, double* theta, Exploration kind) noexcept nogil:
         # theta (H, n_weights, width) <- estimates, backward.
-        cdef Py_ssize_t h, a, i, n = self.n_weights, width = self.width
+        cdef Py_ssize_t h, a, i, data, n = self.n_weights, width = self.width
         cdef double* weights
         cdef double* z
         cdef Store* store
         for h in range(self.episode.horizon - 1, -1, -1):
+            data = self.sharing.of[h]
             weights = theta + h * n * width
-            memcpy(weights, self.moments + h * n * width, n * width * sizeof(double))
+            memcpy(weights, self.moments + data * n * width, n * width * sizeof(double))
             if h < self.episode.horizon - 1:
-                store = self.stores + h + 1
+                store = self.stores + self.store_of[h + 1]
                 add_targets(weights, store.values, store.sums, store.pair, store.seen.n, n, width)
             for a in range(n):
-                solve_factor_transposed(self.factor(h, a), weights + a * width, width)
+                solve_factor_transposed(self.factor(data, a), weights + a * width, width)
                 if kind == NOISE:
                     # U^{-1} (U^{-T} moment + scale z)
                     z = self.normals + (h * n + a) * width
                     for i in range(width):
                         weights[a * width + i] += self.scales[h] * z[i]
-                solve_factor(self.factor(h, a), weights + a * width, width)
+                solve_factor(self.factor(data, a), weights + a * width, width)
             if h > 0 and not self.evaluate(h, weights, kind):
                 return False
         return True
 
     cdef bint evaluate(self, Py_ssize_t h, const double* weights, Exploration kind) noexcept nogil:
         # The values of the observations of level h.
-        cdef Store* store = self.stores + h
+        cdef Store* store = self.stores + self.store_of[h]
         cdef Py_ssize_t done = 0, size, n_actions = self.episode.n_actions, d = self.episode.dimension, j
         cdef Py_ssize_t wrong = -1
         cdef bint clipped = self.clipped and kind != PLAIN
@@ -319,9 +346,9 @@ cdef class LeastSquaresLearner(Learner):
             return self.episode.fail(SCORE, 0, 0.0)
         return True
 
-    cdef double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+    cdef double leverage(self, Py_ssize_t data, Py_ssize_t a, const double* phi) noexcept nogil:
         memcpy(self.w, phi + a * self.apart, self.width * sizeof(double))
-        solve_factor_transposed(self.factor(h, a), self.w, self.width)
+        solve_factor_transposed(self.factor(data, a), self.w, self.width)
         return dot(self.w, self.w, self.width)
 
     cdef void score(self, Py_ssize_t h) noexcept nogil:
@@ -333,7 +360,7 @@ cdef class LeastSquaresLearner(Learner):
             if self.clipped:
                 total = clip(total, self.tops[h])
             if self.kind == BONUS:
-                total += self.scales[h] * sqrt(self.leverage(h, a, self.episode.phi))
+                total += self.scales[h] * sqrt(self.leverage(self.sharing.of[h], a, self.episode.phi))
                 if total > self.tops[h]:
                     total = self.tops[h]
             self.episode.scores[a] = total
@@ -363,43 +390,60 @@ cdef class LeastSquaresLearner(Learner):
             memcpy(self.record + h * d, self.episode.phi, d * sizeof(double))
             if not self.episode.move(a):
                 return False
-            self.actions[h], self.rewards[h] = a, self.episode.reward
+            self.actions[h], self.rewards[h], self.at_end[h] = a, self.episode.reward, self.episode.reward_at_end(h)
         return self.absorb()
 
     cdef bint absorb(self) noexcept nogil:
         # The transitions of the episode enter the sums.
-        cdef Py_ssize_t h, i, a, j, before, n_actions = self.episode.n_actions, d = self.episode.dimension, place
-        cdef double* phi
+        cdef Py_ssize_t h, i, a, d = self.episode.dimension, last = self.episode.horizon - 1, data, size
         self.work = 0
-        for h in range(self.episode.horizon):
+        for h in range(last + 1):
             a = self.actions[h]
-            phi = self.record + h * d + a * self.apart
-            place = h * self.n_weights + self.index(a)
-            if h > 0 and self.kind == BONUS:
-                self.update_leverages(h, a, phi)
-            memcpy(self.w, phi, self.width * sizeof(double))
-            update_factor(self.factor(h, a), self.w, self.width)
-            for i in range(self.width):
-                self.moments[place * self.width + i] += self.rewards[h] * phi[i]
-            if h == 0:
+            for i in range(self.sharing.begin[h], self.sharing.begin[h + 1]):
+                data = self.sharing.entered[i]
+                self.enter(
+                    data, a, self.record + h * d + a * self.apart,
+                    self.at_end[h] if h < last and data == self.sharing.last else self.rewards[h]
+                )
+            if h > 0 and not self.follow(h):
+                return False
+            for i in range(self.sharing.begin[h], self.sharing.begin[h + 1]):
+                data = self.sharing.entered[i]
+                if self.kind == BONUS and self.since[data, self.index(a)] >= REFRESH:
+                    self.refresh(data, a)
+            if h > 0 and self.kind != PLAIN:
+                size = self.stores[self.store_of[h]].seen.n
+                self.work += (size + d) * self.episode.n_actions * (d + 8)
+        self.work += self.episode.horizon * d * (d + self.episode.n_actions)
+        return True
+
+    cdef void enter(self, Py_ssize_t data, Py_ssize_t a, const double* phi, double reward) noexcept nogil:
+        # The features phi of action a, and the reward, enter a data set.
+        cdef Py_ssize_t i, place = data * self.n_weights + self.index(a)
+        if self.kind == BONUS:
+            self.update_leverages(data, a, phi)
+        memcpy(self.w, phi, self.width * sizeof(double))
+        update_factor(self.factor(data, a), self.w, self.width)
+        for i in range(self.width):
+            self.moments[place * self.width + i] += reward * phi[i]
+
+    cdef bint follow(self, Py_ssize_t h) noexcept nogil:
+        # What was observed at level h > 0 enters the stores of the step before. False if memory ran out.
+        cdef Py_ssize_t i, j, d = self.episode.dimension, before = self.actions[h - 1]
+        for i in range(self.n_stores):
+            if self.stores[i].source != self.sharing.of[h - 1]:
                 continue
-            j, before = self.find(h, self.record + h * d), self.actions[h - 1]
+            j = self.find(self.stores + i, self.record + h * d)
             if j < 0 or not add_pair(
-                self.stores + h, self.stores[h].pair + j * self.n_weights + self.index(before),
+                self.stores + i, self.stores[i].pair + j * self.n_weights + self.index(before),
                 self.record + (h - 1) * d + before * self.apart, self.width
             ):
                 return False
-            if self.kind == BONUS and self.since[h, self.index(a)] >= REFRESH:
-                self.refresh(h, a)
-            if self.kind != PLAIN:
-                self.work += (self.stores[h].seen.n + d) * n_actions * (d + 8)
-        self.work += self.episode.horizon * d * (d + n_actions)
         return True
 
-    cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
-        # The number of an observation of level h, which is kept if it is new; -1 if memory ran out.
+    cdef Py_ssize_t find(self, Store* store, const double* phi) noexcept nogil:
+        # The number of an observation, which is kept if it is new; -1 if memory ran out.
         cdef Py_ssize_t a, j, n, n_actions = self.episode.n_actions
-        cdef Store* store = self.stores + h
         n = store.seen.n
         if not make_room(store, n_actions, self.n_weights):
             return -1
@@ -409,32 +453,40 @@ cdef class LeastSquaresLearner(Learner):
             for a in range(self.n_weights):
                 store.pair[j * self.n_weights + a] = -1
             for a in range(n_actions):
-                store.leverage[j * n_actions + a] = self.leverage(h, a, phi) if self.kind == BONUS else 0.0
+                store.leverage[j * n_actions + a] = self.leverage(store.data, a, phi) if self.kind == BONUS else 0.0
         return j
 
-    cdef void update_leverages(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+    cdef void update_leverages(self, Py_ssize_t data, Py_ssize_t a, const double* phi) noexcept nogil:
         # Before the features phi of action a enter V: x = V^{-1} phi.
-        cdef Py_ssize_t n_actions = self.episode.n_actions, b = self.index(a)
+        cdef Py_ssize_t i, b, n_actions = self.episode.n_actions
         cdef double denominator
-        cdef Store* store = self.stores + h
+        cdef Store* store
         memcpy(self.x, phi, self.width * sizeof(double))
-        solve_factor_transposed(self.factor(h, a), self.x, self.width)
-        solve_factor(self.factor(h, a), self.x, self.width)
+        solve_factor_transposed(self.factor(data, a), self.x, self.width)
+        solve_factor(self.factor(data, a), self.x, self.width)
         denominator = 1.0 + dot(self.x, phi, self.width)
-        self.since[h, b] += 1
-        while b < n_actions:
-            shrink(
-                store.leverage + b, store.seen.rows + b * self.apart, self.x, denominator, store.seen.n, n_actions,
-                self.episode.dimension, self.width
-            )
-            b += self.n_weights
+        self.since[data, self.index(a)] += 1
+        for i in range(self.n_stores):
+            store = self.stores + i
+            b = self.index(a) if store.data == data else n_actions
+            while b < n_actions:
+                shrink(
+                    store.leverage + b, store.seen.rows + b * self.apart, self.x, denominator, store.seen.n, n_actions,
+                    self.episode.dimension, self.width
+                )
+                b += self.n_weights
 
-    cdef void refresh(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
+    cdef void refresh(self, Py_ssize_t data, Py_ssize_t a) noexcept nogil:
         # All actions with the weights of action a.
-        cdef Py_ssize_t j, n_actions = self.episode.n_actions, b = self.index(a)
-        cdef Store* store = self.stores + h
-        self.since[h, b] = 0
-        while b < n_actions:
-            for j in range(store.seen.n):
-                store.leverage[j * n_actions + b] = self.leverage(h, b, store.seen.rows + j * self.episode.dimension)
-            b += self.n_weights
+        cdef Py_ssize_t i, j, b, n_actions = self.episode.n_actions
+        cdef Store* store
+        self.since[data, self.index(a)] = 0
+        for i in range(self.n_stores):
+            store = self.stores + i
+            b = self.index(a) if store.data == data else n_actions
+            while b < n_actions:
+                for j in range(store.seen.n):
+                    store.leverage[j * n_actions + b] = self.leverage(
+                        data, b, store.seen.rows + j * self.episode.dimension
+                    )
+                b += self.n_weights
