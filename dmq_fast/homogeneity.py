@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from dmq_fast.kernels import is_sparse
 
-__all__ = ["AUTO", "Groups", "Homogeneous", "as_labels", "equal_levels", "groups_of", "numbered"]
+__all__ = [
+    "AUTO",
+    "Groups",
+    "Homogeneous",
+    "as_labels",
+    "declared_by",
+    "equal_levels",
+    "groups_of",
+    "is_auto",
+    "numbered",
+]
 
 AUTO = "auto"
 """What the environment declares."""
@@ -49,11 +59,21 @@ def groups_of(sampler: Any, homogeneous: Homogeneous = AUTO) -> Groups:
     >>> groups_of(dmq.samplers.as_sampler(dmq.environments.deep_sea(4)))
     (0, 1, 2, 3)
     """
-    if isinstance(homogeneous, str) and homogeneous == AUTO:
+    if is_auto(homogeneous):
         source = sampler.unwrapped()
-        declared = [getattr(one, "homogeneous", None) for one in (source, source.env)]
-        homogeneous = next((one for one in declared if one is not None), False)
+        homogeneous = declared_by(source, source.env)
     return as_labels(homogeneous, sampler.horizon)
+
+
+def is_auto(homogeneous: object) -> bool:
+    """Return whether what the environment declares is asked for."""
+    return isinstance(homogeneous, str) and homogeneous == AUTO
+
+
+def declared_by(*sources: object) -> Any:
+    """Return the first `homogeneous` that is not None of these objects, else False."""
+    declared = [getattr(source, "homogeneous", None) for source in sources]
+    return next((one for one in declared if one is not None), False)
 
 
 def as_labels(homogeneous: Any, horizon: int) -> Groups:

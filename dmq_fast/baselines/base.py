@@ -17,6 +17,7 @@ from dmq_fast.engine.session import noting_the_end
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.homogeneity import Groups, as_labels, declared_by, is_auto
 from dmq_fast.kernels import Episode, Stream, as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.results.history import Curve
@@ -202,6 +203,9 @@ class Baseline(ABC):
         Parameters of the run, JSON-able.
     rewards : RewardModel
         The range and the noise.
+    groups : tuple of int
+        A label for each level; levels of one label share their data. They all differ where an algorithm has no argument
+        `homogeneous`.
 
     Raises
     ------
@@ -237,7 +241,12 @@ class Baseline(ABC):
         self.n_evaluation = count("n_evaluation", n_evaluation, 1)
         self.stream = as_key(rng)
         self.rewards = in_range(RewardModel.of(env, value_range, noise), env.horizon)
+        self.groups = as_labels(False, env.horizon)
         self.own = own
+        if "homogeneous" in own:
+            given = own["homogeneous"]
+            self.groups = as_labels(declared_by(env) if is_auto(given) else given, env.horizon)
+            own["homogeneous"] = described(self.groups)
         # Wrong parameters, and environments that the algorithm cannot learn, are refused here.
         self._training = Training(self)
 
@@ -260,6 +269,11 @@ class Baseline(ABC):
     def stopped(self, learner: Any) -> bool | None:
         """Return whether the learner has met the algorithm's own rule when to stop; None if it has no rule."""
         return None
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The algorithm's own parameters, without `homogeneous`."""
+        return {name: value for name, value in self.own.items() if name != "homogeneous"}
 
     @property
     def noise(self) -> float:
@@ -415,6 +429,13 @@ class Training:
             key=baseline.stream.key,
             warnings=tuple(warnings),
         )
+
+
+def described(groups: Groups) -> bool | list[int]:
+    """Return labels as JSON has them: whether all are the same, if all or none are."""
+    if len(set(groups)) in (1, len(groups)):
+        return len(set(groups)) < len(groups)
+    return list(groups)
 
 
 def in_range(rewards: RewardModel, horizon: int) -> RewardModel:

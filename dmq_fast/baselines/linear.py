@@ -12,6 +12,7 @@ from dmq_fast._support.checks import flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.homogeneity import AUTO, Homogeneous, is_auto
 from dmq_fast.kernels import Episode, LeastSquaresLearner, LinearQLearner, SpanLearner, as_positive, transition_edges
 from dmq_fast.policy import Policy
 
@@ -26,10 +27,15 @@ Environment = FiniteMDP | CompiledEnv
 class LeastSquares(Baseline):
     """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
 
+    def __init__(self, env: Environment, *, homogeneous: Homogeneous, **options: Any) -> None:
+        if is_auto(homogeneous) and not isinstance(env, FiniteMDP):  # of rows that never repeat there are H an episode
+            homogeneous = False
+        super().__init__(env, homogeneous=homogeneous, **options)
+
     def least_squares(self, episode: Episode, kind: str, ridge: float, scale: float) -> LeastSquaresLearner:
         """Return the compiled learner, with those of its options that the baseline has."""
         own = {name: self.own[name] for name in ("optimism", "clipped", "blocks") if name in self.own}
-        return LeastSquaresLearner(episode, kind, ridge, scale, **own)
+        return LeastSquaresLearner(episode, kind, ridge, scale, **own, groups=self.groups)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the least-squares fit, without noise or bonus."""
@@ -52,14 +58,24 @@ class UniformLeastSquares(LeastSquares):
         > 0, added to the sums (not the means) of squares.
     blocks : bool, default False
         As of `LSVIUCB`.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `LSVIUCB`.
     **options
         As of `Baseline`.
     """
 
     name = "uniform"
 
-    def __init__(self, env: Environment, *, ridge: float = 1e-3, blocks: bool = False, **options: Any) -> None:
-        super().__init__(env, ridge=ridge, blocks=flag("blocks", blocks), **options)
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        ridge: float = 1e-3,
+        blocks: bool = False,
+        homogeneous: Homogeneous = AUTO,
+        **options: Any,
+    ) -> None:
+        super().__init__(env, ridge=ridge, blocks=flag("blocks", blocks), homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
@@ -137,12 +153,18 @@ class RLSVI(LeastSquares):
         Clip the values phi^T theta^a that were drawn to [0, top_h].
     blocks : bool, default False
         As of `LSVIUCB`.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `LSVIUCB`; z is drawn for each level.
     **options
         As of `Baseline`.
 
     Notes
     -----
-    For m distinct observations at a level (at most one an episode) an episode costs O(H (m K d + K d²)).
+    For m distinct observations at a level (at most one an episode) an episode costs O(H (m K d + K d²)). Where levels
+    share data, m counts the observations of all of them.
+
+    Sharing is sound: theta_h is drawn from the posterior of a regression on more rows, all with the same mean and the
+    same noise.
 
     Osband, Van Roy and Wen (2016). Generalization and exploration via randomized value functions. ICML. Algorithm 1,
     with one block of features an action.
@@ -159,10 +181,11 @@ class RLSVI(LeastSquares):
         optimism: str = "flat",
         clipped: bool = False,
         blocks: bool = False,
+        homogeneous: Homogeneous = AUTO,
         **options: Any,
     ) -> None:
         options |= {"optimism": optimism, "clipped": flag("clipped", clipped), "blocks": flag("blocks", blocks)}
-        super().__init__(env, sigma=sigma, precision=precision, **options)
+        super().__init__(env, sigma=sigma, precision=precision, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
@@ -203,6 +226,12 @@ class LSVIUCB(LeastSquares):
         Learn one theta for all actions, as the paper does. The features are K blocks (phi(s, 1), ..., phi(s, K)), as
         `features.action_blocks` and `linear_mdp` make them; ValueError if their number is no multiple of K. In the
         result, this theta stands in block a of action a, beside zeros.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        Whether transitions, rewards and features are the same at every level, so that a step at one is data for all; or
+        H labels: levels of one label are the same. They share one V and one set of rows, and each has a regression on
+        its own targets. "auto": what a table declares, and False for other environments: their observations may never
+        repeat, and an episode would then cost H times as much. Nothing tests it during the run. What follows the last
+        step is not shown, so the last level learns from all steps, and the others from all but the last.
     **options
         As of `Baseline`.
 
@@ -210,7 +239,12 @@ class LSVIUCB(LeastSquares):
     -----
     V has a block for every action; its factors are updated by the episode's rows, and so are the quadratic forms of
     the m distinct observations of a level (at most one an episode). So an episode costs O(H (m K d + K d²)): it grows
-    with the number of episodes only where every observation is new.
+    with the number of episodes only where every observation is new. Where levels share data, m counts the observations
+    of all of them.
+
+    Sharing is sound: given the past, the next state of a row has the same distribution at all levels of a label, so the
+    self-normalised bound of the paper's lemma B.3 holds for the rows of all levels, with the values of level h + 1 as
+    targets; T steps take the place of T / H episodes in its logarithm.
 
     Jin, Yang, Wang and Jordan (2020). Provably efficient reinforcement learning with linear function approximation.
     COLT. Algorithm 1.
@@ -227,10 +261,11 @@ class LSVIUCB(LeastSquares):
         optimism: str = "flat",
         clipped: bool = False,
         blocks: bool = False,
+        homogeneous: Homogeneous = AUTO,
         **options: Any,
     ) -> None:
         options |= {"optimism": optimism, "clipped": flag("clipped", clipped), "blocks": flag("blocks", blocks)}
-        super().__init__(env, beta=beta, ridge=ridge, **options)
+        super().__init__(env, beta=beta, ridge=ridge, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""

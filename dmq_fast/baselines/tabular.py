@@ -13,6 +13,7 @@ from dmq_fast._support.checks import count, flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.homogeneity import AUTO, Homogeneous
 from dmq_fast.kernels import (
     BernsteinLearner,
     DelayedQLearner,
@@ -78,11 +79,21 @@ class UCBQ(Tabular):
     optimism : {"flat", "steps"}
         The largest value hoped for at level h = 0, ..., H - 1, top_h: 1 in the place of the paper's H, or H - h, as of
         `LSVIUCB`. With H - h the first large reward may come earlier, but Q needs more visits to fall to its size.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `BPIUCBVI`. A step then updates Q_h of all levels h of its label, from the last to the first, and t counts
+        the visits at all of them.
     **options
         As of `Baseline`.
 
     Notes
     -----
+    An episode costs O(H K), and O(H² K) where levels share data.
+
+    Sharing is sound as far as optimism goes: Q_h is a weighted mean over the t visits whose next states are independent
+    draws from one distribution, so the paper's lemma 4.3, by which Q_h >= Q*_h with high probability, holds at every
+    level, with the t of all. Its bound of the regret does not carry over: it charges the error of a target at level
+    h + 1 to the episode that went there, and now targets are of states that level h + 1 of that episode did not visit.
+
     Jin, Allen-Zhu, Bubeck and Jordan (2018). Is Q-learning provably efficient? NeurIPS. Algorithm 1.
     """
 
@@ -96,14 +107,16 @@ class UCBQ(Tabular):
         alpha: float | None = None,
         clipped: bool = True,
         optimism: str = "flat",
+        homogeneous: Homogeneous = AUTO,
         **options: Any,
     ) -> None:
-        super().__init__(env, c=c, alpha=alpha, clipped=flag("clipped", clipped), optimism=optimism, **options)
+        options |= {"optimism": optimism, "homogeneous": homogeneous}
+        super().__init__(env, c=c, alpha=alpha, clipped=flag("clipped", clipped), **options)
 
     def learner(self, episode: Episode) -> UCBQLearner:
         """Return the compiled learner."""
         c = as_positive("c", self.own["c"], zero=True) * (1.0 + self.noise)
-        return UCBQLearner(episode, **(self.own | {"c": c}))
+        return UCBQLearner(episode, **(self.constants | {"c": c}), groups=self.groups)
 
 
 @register
@@ -121,24 +134,39 @@ class DelayedQ(Tabular):
         m (1 + s)², rounded up, so that means are as exact.
     epsilon : float, default 0.01
         >= 0, the paper's epsilon_1, in units of the range.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `BPIUCBVI`. A step is then a visit at all levels of its label, from the last to the first.
     **options
         As of `Baseline`.
 
     Notes
     -----
+    An episode costs O(H K), and O(H² K) where levels share data.
+
+    Sharing is sound: an update takes the mean of m targets whose next states are independent draws from one
+    distribution, which is all that the paper's proof that Q is optimistic asks of them.
+
     Strehl, Li, Wiewiora, Langford and Littman (2006). PAC model-free reinforcement learning. ICML. Episodes take the
     place of the discount: Q_h looks at level h + 1.
     """
 
     name = "delayed-q"
 
-    def __init__(self, env: Environment, *, m: int = 20, epsilon: float = 0.01, **options: Any) -> None:
-        super().__init__(env, m=count("m", m, 1), epsilon=epsilon, **options)
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        m: int = 20,
+        epsilon: float = 0.01,
+        homogeneous: Homogeneous = AUTO,
+        **options: Any,
+    ) -> None:
+        super().__init__(env, m=count("m", m, 1), epsilon=epsilon, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> DelayedQLearner:
         """Return the compiled learner."""
         m = min(ceil(self.own["m"] * (1.0 + self.noise) ** 2), 2**63 - 1) if self.noise > 0.0 else self.own["m"]
-        return DelayedQLearner(episode, m, self.own["epsilon"])
+        return DelayedQLearner(episode, m, self.own["epsilon"], groups=self.groups)
 
     def counts(self, learner: Any) -> dict[str, Any]:
         """Return the numbers of attempted and successful updates."""
@@ -192,16 +220,28 @@ class BPIUCBVI(Model):
         cap_h, also U of a pair that was never tried: "steps" counts the steps to go, H at the first level and 1 at the
         last; "flat" is 1. Both are upper bounds. With "flat" a path with one unknown pair looks as good as one with
         many.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        Whether transitions and rewards are the same at every level, so that visits at one are data for all; or H
+        labels: levels of one label are the same, and have as many states. "auto": what the environment declares; tables
+        know, a block MDP says so. Nothing tests it during the run. What follows the last step is not shown, so the last
+        level learns from all steps, and the others from all but the last. An episode that has ended is then known to
+        earn nothing more.
     **options
         As of `Baseline`.
 
     Notes
     -----
+    Sharing is sound: the model of a pair is one of independent draws, whatever level they were seen at, and U and L of
+    each level are bounds if the model is close to the truth. The union bound of the theorem is then over the S K pairs
+    of a label instead of the S K H of all levels, so log(3 S K H / delta) becomes log(3 S K / delta). A bonus counts
+    wherever its pair is met: one that is met k times an episode has to be visited k c2 / epsilon times before the gap
+    closes, which keeps the chance to give up a rare reward at (1 - p)^(k c2 / epsilon).
+
     Where the run has stopped, ``counts["stopped_after"]`` is the number of its episodes. Else that is None, there is a
     warning, and the status is "max_trajectories" if all `n_episodes` were played. ``counts["gap"]`` is the last
     min(1, U) - L of the start, in the environment's own rewards. If there are several first states, the gap is its
     mean over those seen, plus a bonus for the error of the mean: the draw of the start counts as a step. An episode
-    costs O(K S + E), S states of all levels, E distinct transitions seen.
+    costs O(K S + E), S states of all levels, E distinct transitions seen, once for each level that they are data of.
 
     Menard, Domingues, Jonsson, Kaufmann, Leurent and Valko (2021). Fast active learning for pure exploration in
     reinforcement learning. ICML. There, rewards are known, U and L have a further term mean(U - L) / H, and the rule
@@ -221,13 +261,15 @@ class BPIUCBVI(Model):
         c2: float = 0.3,
         epsilon: float | str | None = "5%",
         optimism: str = "steps",
+        homogeneous: Homogeneous = AUTO,
         **options: Any,
     ) -> None:
-        super().__init__(env, c1=c1, c2=c2, epsilon=epsilon, optimism=optimism, **options)
+        super().__init__(env, c1=c1, c2=c2, epsilon=epsilon, optimism=optimism, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> BernsteinLearner:
         """Return the compiled learner."""
-        return BernsteinLearner(episode, **(self.own | {"epsilon": self.aim()}), noise=self.noise)
+        constants = self.constants | {"epsilon": self.aim(), "noise": self.noise}
+        return BernsteinLearner(episode, **constants, groups=self.groups)
 
     def aim(self) -> float | None:
         """Return epsilon in units of the range."""
@@ -283,13 +325,18 @@ class OPPO(Model):
         multiplies how far targets scatter; noise s, in units of the range, makes it beta (1 + s).
     optimism : str, default "steps"
         cap_h, also Q of a pair that was never tried: "steps", as in the paper, counts the steps to go; "flat" is 1.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `BPIUCBVI`. Policies are evaluated in the model of all levels of a label; pi_h stays one for each level.
     **options
         As of `Baseline`.
 
     Notes
     -----
     The paper's least squares with unit vectors for pairs and a ridge that goes to 0, so tables are exact. An episode
-    costs O(K S + E), S states of all levels, E distinct transitions seen.
+    costs O(K S + E), S states of all levels, E distinct transitions seen, once for each level that they are data of.
+
+    Sharing is sound: the evaluation of pi is least squares on the transitions so far, of which there are more, and its
+    error has the same bound in terms of n. The step of the policy does not look at data.
 
     Cai, Yang, Jin and Wang (2020). Provably efficient exploration in policy optimization. ICML. Algorithm 1. There, the
     rewards of all pairs are shown after each episode and may change, and no policy is returned.
@@ -298,13 +345,20 @@ class OPPO(Model):
     name = "oppo"
 
     def __init__(
-        self, env: Environment, *, alpha: float = 1.0, beta: float = 0.3, optimism: str = "steps", **options: Any
+        self,
+        env: Environment,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.3,
+        optimism: str = "steps",
+        homogeneous: Homogeneous = AUTO,
+        **options: Any,
     ) -> None:
-        super().__init__(env, alpha=alpha, beta=beta, optimism=optimism, **options)
+        super().__init__(env, alpha=alpha, beta=beta, optimism=optimism, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> PolicyOptimisationLearner:
         """Return the compiled learner."""
         if as_positive("alpha", self.own["alpha"], zero=True) > LARGEST_ALPHA:
             raise ValueError(f"alpha: expected a number in [0, {LARGEST_ALPHA:g}], got {self.own['alpha']!r}")
         beta = as_positive("beta", self.own["beta"], zero=True) * (1.0 + self.noise)
-        return PolicyOptimisationLearner(episode, **(self.own | {"beta": beta}))
+        return PolicyOptimisationLearner(episode, **(self.constants | {"beta": beta}), groups=self.groups)

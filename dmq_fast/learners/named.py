@@ -25,6 +25,8 @@ from dmq_fast.samplers import ExactSampler, FlowSampler
 
 __all__ = [
     "LEARNERS",
+    "SPELLED",
+    "as_given",
     "decisions_of",
     "named_class",
     "named_learner",
@@ -133,12 +135,14 @@ def share_or_points(text: str) -> float | str:
         raise ValueError(f"expected a number of points, or a share such as 5%, got {text!r}") from None
 
 
-def range_as_given(text: str) -> Any:
-    """Return the range that a text describes; errors name the argument."""
+def as_given(name: str, value: Any) -> Any:
+    """Return the value of an argument that may be a text; errors name the argument."""
+    if not isinstance(value, str):
+        return value
     try:
-        return read_text("value_range", text)
+        return read_text(name, value)
     except ValueError as error:
-        raise ValueError(f"value_range: {error}") from error
+        raise ValueError(f"{name}: {error}") from error
 
 
 def range_of(text: str) -> tuple[float, ...] | list[tuple[float, ...]]:
@@ -158,10 +162,8 @@ def range_of(text: str) -> tuple[float, ...] | list[tuple[float, ...]]:
 def named_learner(name: str, env: Environment, given: Mapping[str, Any]) -> DMQ | SelfStopping:
     """Return the learner of a name with these arguments: those of `decisions_of`, and `rng`. None is a default."""
     chosen = {key: value for key, value in given.items() if value is not None}
-    if isinstance(spelled := chosen.get("homogeneous"), str):
-        chosen["homogeneous"] = read_text("homogeneous", spelled)
-    if isinstance(spelled := chosen.get("value_range"), str):  # as a sweep gives it, where lists are grids
-        chosen["value_range"] = range_as_given(spelled)
+    # Texts, as a sweep gives them, where lists are grids.
+    chosen |= {key: as_given(key, chosen[key]) for key in ("homogeneous", "value_range") if key in chosen}
     if name == "self-stopping":
         return SelfStopping(env, **chosen)
     env = named_sampler(env, **{key: chosen.pop(key) for key in ("sampler", "arithmetic") if key in chosen})

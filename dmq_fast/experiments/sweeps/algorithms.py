@@ -45,7 +45,7 @@ from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.learner import LOGGER as LEARNING
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learners import DMQ, SelfStopping
-from dmq_fast.learners.named import LEARNERS, decisions_of, named_learner, resources_of
+from dmq_fast.learners.named import LEARNERS, SPELLED, as_given, decisions_of, named_learner, resources_of
 from dmq_fast.policy import Policy
 from dmq_fast.results.appraisal import uniform_value
 from dmq_fast.results.result import COMPLETE, DMQResult
@@ -267,6 +267,8 @@ class BaselineFactory:
         self, env: FiniteMDP | CompiledEnv, seed: int | np.random.SeedSequence, **parameters: Any
     ) -> BaselineAlgorithm:
         """Return the algorithm."""
+        if "homogeneous" in parameters:
+            parameters["homogeneous"] = as_given("homogeneous", parameters["homogeneous"])
         return BaselineAlgorithm(self.kind(env, rng=seed, **parameters))
 
     def __reduce__(self) -> tuple[type[BaselineFactory], tuple[str]]:
@@ -283,8 +285,11 @@ REGISTRY: dict[str, Factory] = {
 def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return name and parameters of a learner as version 0.2.0 had them: cells keep the hashes of these.
 
-    There both learners were "dmq", what is a default now had no value, and no epsilon was a share.
+    There both learners were "dmq", what is a default now had no value, no epsilon was a share, and baselines had data
+    by level.
     """
+    if name in baselines.REGISTRY and parameters.get("homogeneous") is False:
+        parameters = {key: value for key, value in parameters.items() if key != "homogeneous"}
     if name == "bpi-ucbvi" and parameters.get("epsilon") == "5%":
         return name, parameters | {"epsilon": 0.05}
     if name == "dmq":
@@ -331,6 +336,9 @@ def describe(name: str) -> tuple[str, tuple[Parameter, ...]]:
         return summary_of(factory.kind), factory.parameters
     if isinstance(factory, BaselineFactory):
         known = {parameter.name: parameter for kind in (Baseline, factory.kind) for parameter in of_function(kind)}
+        if "homogeneous" in known:
+            one = known["homogeneous"]
+            known["homogeneous"] = one._replace(type=str, choices=(), help=f"{one.help} {SPELLED['homogeneous']}")
         return summary_of(factory.kind), tuple(known[name] for name in names)
     return summary_of(factory), tuple(parameter for parameter in of_function(factory) if parameter.name in names)
 
