@@ -98,10 +98,14 @@ class Units:
 
     def look_outside(self, seen: Floats) -> None:
         """Note the first level from which an episode earned more or less than was declared, given (H, 2) extremes."""
-        for level in np.flatnonzero(seen[:, 0] <= seen[:, 1]).tolist():
-            for wrong in self.declared.outside(seen[level], level):
-                # The whole episode says most: the first level has the longest sums.
-                self.refusal = self.refusal or (level, float(seen[level, wrong]))
+        if (limits := self.declared.limits) is None:
+            return
+        there, inside = seen[:, :1] <= seen[:, 1:], (seen >= limits[:, :1]) & (seen <= limits[:, 1:])
+        wrong = np.argwhere(there & ~inside)
+        if len(wrong):
+            # The whole episode says most: the first level has the longest sums.
+            level, end = wrong[0].tolist()
+            self.refusal = level, float(seen[level, end])
 
     def around(self, seen: Floats, epsilon: float) -> Floats:
         """Return the bounds of a range `WIDER` than that of what was seen."""

@@ -38,13 +38,16 @@ cdef bint all_finite(const double* x, Py_ssize_t n) noexcept nogil:
     return a + b + c + d == 0.0
 
 
-cdef inline bint ready(value, int ndim):
+cdef inline bint is_floats(value):
     return (
         cnp.PyArray_CheckExact(value)
-        and cnp.PyArray_NDIM(value) == ndim
         and cnp.PyArray_TYPE(value) == cnp.NPY_DOUBLE
         and cnp.PyArray_ISCARRAY_RO(value)
     )
+
+
+cdef inline bint ready(value, int ndim):
+    return is_floats(value) and cnp.PyArray_NDIM(value) == ndim
 
 
 cdef cnp.ndarray vector(value, str name, Py_ssize_t size):
@@ -279,9 +282,10 @@ def as_floats(name, value, shape, *, finite=True):
     >>> as_floats("x", [1, 2], (2,))
     array([1., 2.])
     """
-    array = as_numbers(name, value)
-    check_shape(name, array.shape, shape)
-    out = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
+    out = value if is_floats(value) else as_numbers(name, value)
+    check_shape(name, out.shape, shape)
+    if not is_floats(out):
+        out = np.require(out, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
     if finite:
         refuse_not_finite(name, out)
     return out

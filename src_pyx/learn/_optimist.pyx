@@ -532,14 +532,17 @@ cdef class OptimisticPlanner:
         return as_floats("theta", theta, (self.horizon, self.n_actions, self.dimension))
 
     cdef object as_episodes(self, episodes):
-        given = np.require(episodes, requirements=["C", "A", "E"])
+        given = np.asarray(episodes)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise TypeError(f"episodes: expected integers in one dimension, got shape {given.shape}, {given.dtype}")
-        if given.size and not (0 <= given.min() and given.max() < self.n_episodes):
-            raise ValueError(
-                f"episodes: expected numbers in [0, {self.n_episodes}), got {given.min()} to {given.max()}"
-            )
-        return given.astype(np.int64, copy=False)
+        cdef const int64_t[::1] numbers = np.ascontiguousarray(given, dtype=np.int64)
+        cdef Py_ssize_t i
+        for i in range(numbers.shape[0]):
+            if not 0 <= numbers[i] < self.n_episodes:
+                raise ValueError(
+                    f"episodes: expected numbers in [0, {self.n_episodes}), got {given.min()} to {given.max()}"
+                )
+        return np.asarray(numbers)
 
     cdef object as_weights(self, weights):
         given = as_floats("weights", weights, (self.n_episodes,))
