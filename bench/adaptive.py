@@ -16,13 +16,13 @@ it ends, and not repeated if it is there already: a command that was killed goes
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from adaptive_families import FAMILIES, GROUPS
+from common import Store
 from scipy.stats import binomtest
 
 import dmq_fast as dmq
@@ -74,28 +74,6 @@ def row(runs: list[Run]) -> str:
     )
 
 
-class Store:
-    """The runs in a CSV file, if any: family, mode, seed, delta (0.05 where it is missing), and the fields of a run."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path, self.runs = path, {}
-        if path is not None and path.exists():
-            with path.open(newline="") as file:
-                for family, mode, seed, *delta, status, episodes, loss, warnings, seconds in csv.reader(file):
-                    key = family, mode, int(seed), float(delta[0]) if delta else 0.05
-                    self.runs[key] = Run(status, int(episodes), float(loss), int(warnings), float(seconds))
-
-    def run(self, family: str, mode: str, seed: int, delta: float, by_level: bool) -> Run:
-        """Return a run of the file, or do it and write it there."""
-        key = family, mode, seed, delta
-        if key not in self.runs:
-            self.runs[key] = run(FAMILIES[family](seed), seed, mode=mode, delta=delta, by_level=by_level)
-            if self.path is not None:
-                with self.path.open("a", newline="") as file:
-                    csv.writer(file).writerow([*key, *self.runs[key]])
-        return self.runs[key]
-
-
 def main() -> None:
     """Print the tables that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,13 +85,20 @@ def main() -> None:
     parser.add_argument("--by-level", action="store_true", help="data by level, also where levels are the same")
     parser.add_argument("--file", type=Path, help="CSV file of the runs")
     options = parser.parse_args()
-    store, everything = Store(options.file), []
+    store, everything = Store(options.file, Run), list[Run]()
     wanted = [name for given in options.names or GROUPS for name in GROUPS.get(given, [given])]
     print(f"family | mode | {HEADING}\n---|---{'|---' * (HEADING.count('|') + 1)}")
     for name in wanted:
         for mode in [options.mode] if options.mode else ["strict", "quick"]:
             seeds = range(options.first, options.first + options.seeds)
-            runs = [store.run(name, mode, seed, options.delta, options.by_level) for seed in seeds]
+
+            def one(seed: int, name: str = name, mode: str = mode) -> Run:
+                """Run a family, if the file has not."""
+                key = name, mode, seed, options.delta
+                how = {"mode": mode, "delta": options.delta, "by_level": options.by_level}
+                return store.run(key, lambda: run(FAMILIES[name](seed), seed, **how))
+
+            runs = [one(seed) for seed in seeds]
             everything += runs
             print(f"{name} | {mode} | {row(runs)}", flush=True)
     print(f"all | | {row(everything)}")

@@ -1,13 +1,15 @@
-"""What the benchmarks and scripts of this directory share: timing by turns, the numbers of it, tables in Markdown."""
+"""What the benchmarks and scripts of this directory share: timing by turns, tables in Markdown, files of runs."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import time
 import timeit
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
 
 # Before NumPy loads: BLAS runs on one thread.
 os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
@@ -19,6 +21,7 @@ MEASURING = True
 """Whether times count. ``pytest bench --benchmark-disable`` clears it: everything is called once."""
 
 Times = dict[str, tuple[float, float]]
+R = TypeVar("R", bound=tuple[Any, ...])
 
 
 def interleaved(
@@ -92,3 +95,30 @@ def options(text: str | None, **defaults: Any) -> argparse.Namespace:
         else:
             parser.add_argument(flag, type=type(default), default=default, help=f"default: {default}")
     return parser.parse_args()
+
+
+class Store(Generic[R]):
+    """Runs by their keys, in a CSV file, if any: the parts of the key, then the fields of a run, a named tuple."""
+
+    def __init__(self, path: Path | None, kind: Callable[..., R]) -> None:
+        self.path, self.runs = path, dict[tuple[str, ...], R]()
+        hints = get_type_hints(kind)
+        types = [hints[name] for name in kind._fields]
+        if path is not None and path.exists():
+            with path.open(newline="") as file:
+                for cells in csv.reader(file):
+                    key, values = cells[: -len(types)], cells[-len(types) :]
+                    self.runs[tuple(key)] = kind(*(of(value) for of, value in zip(types, values, strict=True)))
+
+    def __contains__(self, key: Iterable[Hashable]) -> bool:
+        return tuple(map(str, key)) in self.runs
+
+    def run(self, key: Iterable[Hashable], do: Callable[[], R]) -> R:
+        """Return the run of a key, or do it and write it to the file."""
+        parts = tuple(map(str, key))
+        if parts not in self.runs:
+            self.runs[parts] = do()
+            if self.path is not None:
+                with self.path.open("a", newline="") as file:
+                    csv.writer(file).writerow([*parts, *self.runs[parts]])
+        return self.runs[parts]
