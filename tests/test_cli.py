@@ -530,6 +530,113 @@ def test_a_signal_before_the_work_has_its_exit_code(tmp_path, number, code):
         assert (ended.returncode, ended.stdout, ended.stderr) == (code, b"", b"")
 
 
+# Sends a signal to itself where Python drops exceptions, and then works for hours, unless it is stopped.
+DROPPING = """
+import ctypes, gc, os, sys, weakref
+from dmq_fast.cli.terminal import signals
+
+class Thing:
+    pass
+
+class Closing:
+    def __del__(self):
+        press()
+
+def press(*_):
+    os.kill(os.getpid(), 15)
+    for i in range(1000):
+        pass
+    return 0
+
+def weak_reference():
+    thing = Thing()
+    kept = weakref.ref(thing, press)
+    del thing
+    return kept
+
+def collector():
+    gc.callbacks.append(press)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.clear()
+
+def caught():
+    try:
+        press()
+    except BaseException:
+        return
+
+places = {
+    "weak reference": weak_reference,
+    "__del__": lambda: Closing() and None,
+    "collector": collector,
+    "ctypes": lambda: ctypes.CFUNCTYPE(ctypes.c_int)(press)(),
+    "caught": caught,
+}
+
+def work():
+    look = signals.checking(None)
+    places[sys.argv[1]]()
+    for i in range(10**10):
+        if sys.argv[1] == "caught":
+            look(i)
+
+with signals.listening(), signals.held():
+    assert signals.attempt(work) is None
+    print("stopped", len(signals.received))
+    sys.exit(signals.code(0))
+"""
+
+
+@pytest.mark.parametrize("place", ["weak reference", "__del__", "collector", "ctypes", "caught"])
+def test_a_signal_is_not_lost_where_python_drops_exceptions(place):
+    line = [sys.executable, "-P", "-c", DROPPING, place]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split()[0], done.stderr) == (143, "stopped", "")
+    assert done.stdout == "stopped 1\n" or place == "collector"  # it is called twice
+
+
+SWALLOWING = """
+import os, signal
+import numpy as np
+
+class Stepped:
+    horizon, n_actions, dimension = 3, 2, 1
+    def reset(self, n, rng):
+        return np.zeros(n)
+    def features(self, level, states):
+        return np.ones((len(states), 1))
+    def step(self, level, states, actions, rng):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException:
+            pass
+        return states, rng.random(len(states))
+"""
+
+
+@pytest.mark.parametrize("command", ["learn", "run", "sweep"])
+def test_an_environment_that_catches_everything_does_not_keep_a_run_going(tmp_path, command):
+    (tmp_path / "mine.py").write_text(SWALLOWING)
+    (tmp_path / "spec.toml").write_text("seeds = 50\n" + SPEC_OF_MINE.format("mine:Stepped"))
+    line = (
+        "sweep spec.toml --out out --workers 0"
+        if command == "sweep"
+        else f"{command} --env-file mine.py:Stepped --json"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "dmq_fast", *line.split()],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 143, done.stderr
+    if command == "sweep":
+        assert "stopped; the same command does the remaining runs" in done.stderr
+    else:
+        assert json.loads(done.stdout)["status"] == "interrupted"
+
+
 def test_a_second_signal_leaves_a_reader_that_reads_no_more(tmp_path):
     """The report is larger than a pipe holds."""
     read, write = os.pipe()

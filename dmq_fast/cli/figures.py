@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dmq_fast._support.files import check_makeable
 from dmq_fast._support.names import suggestion
 from dmq_fast.cli.options import full_path, reader
-from dmq_fast.cli.terminal import told
+from dmq_fast.cli.terminal import signals, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,6 +93,7 @@ def figures(options: Namespace, pictures: Callable[..., Iterable[Picture]]) -> I
             name = f"{base}-{len(names)}"
         names.add(name)
         for form in dict.fromkeys(formats):
+            signals.check()
             yield options.figures / f"{name}.{form}", rendered(picture.figure, form)
     if not names:
         raise ValueError("figures: there is nothing to draw")

@@ -253,7 +253,8 @@ def prepare(said: str, given: Given) -> Job:
         raise ValueError(f"max_policies: expected none, as this run has no covers, got {options['max_policies']}")
     how = {one.name: options[one.name] for one in resources_of(name)}
     horizon, quiet = subject.env.horizon, options["quiet"] or not on_terminal()
-    how["progress"] = progress = None if quiet else ProgressLine(lambda progress: progress.text(horizon))
+    progress = None if quiet else ProgressLine(lambda progress: progress.text(horizon))
+    how["progress"] = signals.checking(progress)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
     if options["out"] is not None and options.get("arithmetic") in (None, "float64"):
         how["journal"] = options["out"] / JOURNAL

@@ -123,7 +123,7 @@ def sweep(arguments: Sequence[str]) -> int:
                 executor=executor,
                 shard=options.shard,
                 retry=options.retry,
-                progress=progress,
+                progress=signals.checking(progress),
             )
 
     with signals.held():

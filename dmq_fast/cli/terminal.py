@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import logging
 import math
@@ -11,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dmq_fast._support.files import writable
 from dmq_fast._support.progress import write_error
@@ -142,6 +143,10 @@ def output_apart() -> Iterator[None]:
 class Signals:
     """SIGINT and SIGTERM while a command runs: they raise KeyboardInterrupt, or are noted while results are saved.
 
+    Python drops an exception that is raised where nobody can catch it: in a callback of a weak reference, of the
+    garbage collector or of ctypes, or in a ``__del__``. If that was the KeyboardInterrupt of a signal, it is raised
+    once more as soon as the callback has ended. One that code of the user catches is not: loops find out by `check`.
+
     The handlers belong to the process, so there is one object, :data:`signals`.
 
     Attributes
@@ -155,26 +160,48 @@ class Signals:
     def __init__(self) -> None:
         self.received: list[int] = []
         self.spare = 0.0
+        self._again = False
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Handle signals in this block, which is a whole command; without effect outside the main thread."""
-        self.received, self.spare = [], 0.0
+        self.received, self.spare, self._again = [], 0.0, False
         if threading.current_thread() is not threading.main_thread():  # Python delivers no signals to it
             yield
             return
+        main, hook = threading.get_ident(), sys.unraisablehook
+        ended = False
+
+        def send_again() -> None:
+            if not ended:
+                self._again = True
+                signal.pthread_kill(main, self.received[0])
+
+        def dropped(what: Any) -> None:
+            if not (self.received and issubclass(what.exc_type, KeyboardInterrupt) and threading.get_ident() == main):
+                hook(what)
+                return
+            # Only another thread can raise it outside of this callback. Without one, `check` is what is left.
+            with contextlib.suppress(RuntimeError):
+                _thread.start_new_thread(send_again, ())
+
         before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        sys.unraisablehook = dropped
         try:
             yield
         finally:
+            ended, sys.unraisablehook = True, hook
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: object) -> None:
-        self.received.append(number)
+        again, self._again = self._again, False
+        if not again:
+            self.received.append(number)
         if self.spare <= 0:
             raise KeyboardInterrupt
-        self.spare -= 1
+        if not again:
+            self.spare -= 1
 
     @contextlib.contextmanager
     def held(self, spare: float = math.inf) -> Iterator[None]:
@@ -202,9 +229,19 @@ class Signals:
             return None
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal has been noted."""
+        """Raise KeyboardInterrupt if a signal has been noted, or its KeyboardInterrupt was caught by other code."""
         if self.received:
             raise KeyboardInterrupt
+
+    def checking(self, progress: Callable[[Any], object] | None) -> Callable[[Any], None]:
+        """Return a function `progress` for a long computation, which calls `check` before what it is to call."""
+
+        def look(state: Any) -> None:
+            self.check()
+            if progress is not None:
+                progress(state)
+
+        return look
 
     def code(self, code: int) -> int:
         """Return the exit code of the first signal received, or `code` if there was none or it is a failure."""
