@@ -33,6 +33,19 @@ def forever():
         time.sleep(1.0)
 
 
+def nap(directory):
+    """Leave the id of this process in `directory`, sleep for half a second, and return the id."""
+    Path(directory, f"{os.getpid()}").touch()
+    time.sleep(0.5)
+    return os.getpid()
+
+
+def deaf():
+    """Sleep without end, and ignore the signal that ends a worker at its limit."""
+    signal.signal(signal.SIGVTALRM, signal.SIG_IGN)
+    forever()
+
+
 def limited(work, seconds, name):
     """Do the work in a worker process that ends after these seconds."""
     with ending(seconds, name):

@@ -1,12 +1,17 @@
 """Runs that do not heed their budget of seconds."""
 
+import functools
 import os
+import signal
+import time
 
+import obstinate
 import pytest
-from obstinate import forever, limited
-from sweeping import noted_batches, one, write
+from obstinate import deaf, forever, limited
+from sweeping import noted_batches, one, start, wait_until, write
 
 from dmq_fast import experiments
+from dmq_fast._support import workers
 from dmq_fast._support.workers import WorkerDied, Workers
 
 
@@ -82,3 +87,44 @@ def test_a_death_is_not_taken_for_a_timeout():
         name, trace = overdue(forever, 0.1, "slow")
         assert name == "slow" and "in forever" in trace
         assert overdue(os.abort, 60.0, "abort") is None
+
+
+def test_time_in_which_a_worker_is_stopped_does_not_count(tmp_path):
+    """It takes half a second of the three that it has, and is stopped for four."""
+    with Workers(1) as pool:
+        running = pool.submit(limited, functools.partial(obstinate.nap, str(tmp_path)), 3.0, "stopped")
+        wait_until(lambda: list(tmp_path.iterdir()))
+        (file,) = tmp_path.iterdir()
+        os.kill(int(file.name), signal.SIGSTOP)
+        time.sleep(4.0)
+        os.kill(int(file.name), signal.SIGCONT)
+        assert running.result() == int(file.name)
+
+
+@SLOW
+def test_a_sweep_that_is_suspended_goes_on(tmp_path):
+    """As a batch system suspends a job: all its processes."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    text = (
+        'seeds = 1\nmax_seconds = 2\ngrace = 2\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\n'
+        f'name = "obstinate:sleepy"\ndirectory = "{begun}"\nseconds = 1.0\n'
+    )
+    path, out = write(tmp_path, text), tmp_path / "out"
+    with start(path, "--out", out, "--workers", 1) as process:
+        wait_until(lambda: list(begun.iterdir()))
+        processes = (process.pid, int(next(begun.iterdir()).name))
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(6.0)
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+        assert process.wait(timeout=60) == 0
+    assert [row["status"] for row in experiments.load(out)] == ["finished"]
+
+
+def test_a_worker_that_has_taken_the_signal_for_itself_is_ended_all_the_same(monkeypatch):
+    monkeypatch.setattr(workers, "PATIENCE", 0.5)
+    with Workers(1) as pool, pytest.raises(WorkerDied, match="signal SIGKILL") as caught:
+        pool.submit(limited, deaf, 0.1, "deaf").result()
+    assert caught.value.overdue == ("deaf", "")

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
+import math
 import multiprocessing
 import os
 import pickle
 import queue
+import re
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from multiprocessing import spawn
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from dmq_fast._support.files import fill_standard
@@ -30,13 +36,19 @@ __all__ = ["Overdue", "WorkerDied", "WorkerStartError", "Workers", "ending", "in
 PATIENCE = 10.0
 """Seconds that a worker may take to exit."""
 
+SLICE, LONGEST = 0.25, 1.0
+"""Seconds between two looks at a worker that has a limit, and the most that such a time counts.
+
+The process was stopped in a longer one, or starved.
+"""
+
+LATE = getattr(signal, "SIGVTALRM", signal.SIGTERM)
+"""Signal that ends a worker at its limit. The kernel sends it only to who has set a timer for it."""
+
 PROGRAM = "import sys; sys.path[:] = {path!r}; from dmq_fast._support.workers import work; work()"
 
-MESSAGE, NAME = b"m", b"n"
-"""Kinds of what is sent: a pickle, or the name of what the worker may end itself for.
-
-What faulthandler writes when a process ends itself begins with another letter: "Timeout (0:00:01)!".
-"""
+MESSAGE, LIMIT = b"m", b"l"
+"""Kinds of what is sent: a task or its answer, or the seconds and the name of the part that begins, None at its end."""
 
 # Parent
 
@@ -51,7 +63,7 @@ class Overdue(NamedTuple):
 class WorkerDied(RuntimeError):
     """A worker process died while it ran a task.
 
-    `overdue` is the part of the task that went on beyond its limit, if the process ended itself for that.
+    `overdue` is the part of the task that went on beyond its limit, if the process was ended for that.
     """
 
     def __init__(self, message: str, overdue: Overdue | None = None) -> None:
@@ -223,29 +235,62 @@ class Worker:
             env=os.environ | dict.fromkeys(BLAS_THREADS, "1"),
             start_new_session=True,
         )
+        assert isinstance(self.process.stdout, io.BufferedReader)
+        self.pipe = self.process.stdout.raw  # without a buffer, the system knows whether there is something to read
 
     def do(self, task: bytes) -> Any:
         """Send a task; return its result or raise its exception. WorkerDied if the process ends before."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        overdue = None
-        name = ""
+        assert self.process.stdin is not None
+        answer: bytes | Overdue | None
         try:
             send(self.process.stdin, MESSAGE, task)
-            while (kind := self.process.stdout.read(1)) == NAME:
-                name = received(self.process.stdout).decode()
-            answer = received(self.process.stdout) if kind == MESSAGE else None
-            if kind not in (MESSAGE, b""):
-                heading_and_trace = self.process.stdout.read().decode(errors="replace")
-                overdue = Overdue(name, heading_and_trace.partition("\n")[2])
+            answer = self.answer()
         except (EOFError, OSError):
             answer = None
-        if answer is None:
+        if not isinstance(answer, bytes):
             self.end()
-            raise WorkerDied(f"the worker process died: {exit_text(self.process.returncode)}", overdue)
+            raise WorkerDied(f"the worker process died: {exit_text(self.process.returncode)}", answer)
         succeeded, result, trace = pickle.loads(answer)
         if succeeded:
             return result
         raise result from RemoteTraceback(f"\n{trace}")
+
+    def answer(self) -> bytes | Overdue | None:
+        """Wait for the answer to a task; end the process if a part of the task exceeds its limit. None if it died."""
+        limit: tuple[float, str] | None = None
+        while limit is None or self.speaks_within(limit[0]):
+            kind = self.pipe.read(1)
+            if kind != LIMIT:
+                return received(self.pipe) if kind == MESSAGE else None
+            limit = pickle.loads(received(self.pipe))
+        return Overdue(limit[1], self.cut_off())
+
+    def speaks_within(self, seconds: float) -> bool:
+        """Wait until the process has sent something or has ended; False if it has run for these seconds without.
+
+        This process counts them, as the worker may be stuck in code that keeps Python's lock. Time in which either of
+        them was stopped does not count: a batch system may suspend a job, and a user a program.
+        """
+        while seconds > 0:
+            began = time.monotonic()
+            if readable(self.pipe, min(seconds, SLICE)):
+                return True
+            if not is_stopped(self.process.pid):
+                seconds -= min(time.monotonic() - began, LONGEST)
+        return False
+
+    def cut_off(self) -> str:
+        """End the process; return the tracebacks of its threads, which faulthandler writes."""
+        self.process.send_signal(LATE)
+        told = b""
+        while readable(self.pipe, PATIENCE):
+            if not (part := self.pipe.read(2**16)):
+                break
+            told += part
+        else:  # it has changed what the signal does
+            self.process.kill()
+        found = re.search(rb"^(Current t|T)hread 0x", told, re.MULTILINE)
+        return told[found.start() :].decode(errors="replace") if found else ""
 
     def end(self) -> None:
         """Wait for a process that has died or may exit, but not for what its environments have left behind."""
@@ -258,6 +303,22 @@ class Worker:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+
+
+def readable(pipe: io.RawIOBase, seconds: float) -> bool:
+    """Wait until there is something to read, or the other side has closed the pipe; False after these seconds."""
+    poll = select.poll()
+    poll.register(pipe.fileno(), select.POLLIN)
+    return bool(poll.poll(math.ceil(1000 * seconds)))
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, as by SIGSTOP; False where the system does not tell."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] in (b"T", b"t")
 
 
 def exit_text(exitcode: int) -> str:
@@ -281,13 +342,19 @@ def send(pipe: IO[bytes], kind: bytes, data: bytes) -> None:
     pipe.flush()
 
 
-def received(pipe: IO[bytes]) -> bytes:
+def received(pipe: IO[bytes] | io.RawIOBase) -> bytes:
     """Read a message whose kind has been read; EOFError if the other side ends before."""
-    size = pipe.read(8)
-    data = pipe.read(int.from_bytes(size))
-    if len(size) < 8 or len(data) < int.from_bytes(size):
-        raise EOFError
-    return data
+    return exactly(pipe, int.from_bytes(exactly(pipe, 8)))
+
+
+def exactly(pipe: IO[bytes] | io.RawIOBase, size: int) -> bytes:
+    """Read so many bytes."""
+    data = bytearray()
+    while len(data) < size:
+        if not (part := pipe.read(size - len(data))):
+            raise EOFError
+        data += part
+    return bytes(data)
 
 
 # Worker
@@ -303,17 +370,16 @@ def in_worker() -> bool:
 
 @contextlib.contextmanager
 def ending(seconds: float, name: str) -> Iterator[None]:
-    """End this worker if the block takes longer, whatever it is doing: this needs neither Python nor its lock.
+    """Let the parent end this worker if the block takes longer, whatever it is doing.
 
-    The `WorkerDied` that its parent then raises has this name and the traceback.
+    The `WorkerDied` that the parent then raises has this name and the traceback.
     """
     assert answers is not None
-    send(answers, NAME, name.encode())
-    faulthandler.dump_traceback_later(seconds, exit=True, file=answers.fileno())
+    send(answers, LIMIT, pickle.dumps((seconds, name)))
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        send(answers, LIMIT, pickle.dumps(None))
 
 
 def work() -> None:
@@ -324,6 +390,8 @@ def work() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)
+    with contextlib.suppress(AttributeError):  # Windows has no such function
+        faulthandler.register(LATE, file=answers.fileno(), all_threads=True, chain=True)
     # A process that a task forks may outlive this one, whose end the parent sees by the end of the pipe.
     os.register_at_fork(after_in_child=lambda: os.dup2(null, answers.fileno(), inheritable=False))
     waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
