@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from abc import ABC, abstractmethod
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
+from dmq_fast._support.stopwatch import Stopwatch
 from dmq_fast.covers.doubts import Verdict, doubts, exactly
 from dmq_fast.engine.session import noting_the_end
 from dmq_fast.environments.block import block_mdp
@@ -357,25 +359,35 @@ class Training:
     def play(self) -> None:
         """Play all episodes, or until the algorithm stops by itself, and evaluate the policy at the checkpoints."""
         baseline, n = self.baseline, self.baseline.n_episodes
-        deadline = None if baseline.max_seconds is None else time.perf_counter() + baseline.max_seconds
         self.used = True
         self.returns = np.zeros(n)
         complete, stopped = True, None
-        for end in checkpoints_until(baseline.checkpoints, n):
-            began = time.perf_counter()
-            try:
-                complete = self.learner.run(self.returns[self.learner.n_episodes : end], deadline)
-            finally:
-                self.seconds["learning"] += time.perf_counter() - began
-            if self.learner.n_episodes > 0:
-                self.evaluate()
-            stopped = baseline.stopped(self.learner)
-            if stopped or not complete:
-                break
+        limit = baseline.max_seconds
+        with contextlib.nullcontext() if limit is None else contextlib.closing(Stopwatch(limit)) as watch:
+            for end in checkpoints_until(baseline.checkpoints, n):
+                began = time.perf_counter()
+                try:
+                    complete = self.play_until(end, watch)
+                finally:
+                    self.seconds["learning"] += time.perf_counter() - began
+                if self.learner.n_episodes > 0:
+                    self.evaluate()
+                stopped = baseline.stopped(self.learner)
+                if stopped or not complete:
+                    break
         if not complete:
             self.status = "max_seconds"
         else:
             self.status = {None: "ended", False: "max_trajectories", True: "finished"}[stopped]
+
+    def play_until(self, end: int, watch: Stopwatch | None) -> bool:
+        """Play the episodes up to a checkpoint; return False if `max_seconds` are over before."""
+        while True:
+            deadline = None if watch is None else time.perf_counter() + watch.left()
+            if self.learner.run(self.returns[self.learner.n_episodes : end], deadline):
+                return True
+            if watch is None or watch.left() <= 0.0:  # else the process was stopped meanwhile
+                return False
 
     def evaluate(self) -> Estimates:
         """Return the present estimates, and add the value of their policy to the curve."""

@@ -85,7 +85,8 @@ class Learner(ABC, Generic[R]):
         max_trajectories : int, optional
             End the run after this many trajectories, with the policy learned so far.
         max_seconds : float, optional
-            End the run after this many seconds, with the policy learned so far.
+            End the run after this many seconds, with the policy learned so far. Time in which the process is stopped,
+            as by SIGSTOP, does not count.
         workers : int, optional
             Number of threads that draw the chunks of a call, or of processes for an environment in Python. They live as
             long as the run. By default the calling thread draws. A call of one chunk cannot be split; a chunk has up to

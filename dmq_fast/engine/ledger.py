@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.stopwatch import Stopwatch
 from dmq_fast.engine import journal
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.journal import Journal, Record
@@ -173,7 +174,9 @@ class Ledger:
         self.n_policies = 0
         self.trajectories = dict.fromkeys(purposes, 0)
         self.seconds = dict.fromkeys(phases, 0.0)
-        self.began = time.perf_counter() - (0.0 if book is None else book.elapsed)
+        before = 0.0 if book is None else book.elapsed
+        self.began = time.perf_counter() - before
+        self.watch = None if budget.max_seconds is None else Stopwatch(budget.max_seconds, before)
 
     # Answers
 
@@ -214,7 +217,7 @@ class Ledger:
 
     def _record(self, kind: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()) -> None:
         if self.journal is not None:
-            self.journal.record(kind, time.perf_counter() - self.began, self.calls, integers, floats)
+            self.journal.record(kind, self.elapsed(), self.calls, integers, floats)
 
     # Budgets
 
@@ -242,10 +245,13 @@ class Ledger:
         self.trajectories[purpose] += n
         self.check_time()
 
+    def elapsed(self) -> float:
+        """Return the seconds since the run began; with a limit, without those in which this process was stopped."""
+        return time.perf_counter() - self.began if self.watch is None else self.watch.seconds()
+
     def check_time(self) -> None:
         """Raise `OutOfBudget` when max_seconds has passed. Not checked while the journal is being replayed."""
-        limit = self.budget.max_seconds
-        if limit is not None and not self.replaying and time.perf_counter() - self.began > limit:
+        if self.watch is not None and not self.replaying and self.watch.left() < 0.0:
             raise OutOfBudget("max_seconds")
 
     def close(self, finished: bool) -> None:
@@ -254,3 +260,5 @@ class Ledger:
             if not finished and not self.replaying:
                 self._record(journal.CLOCK)
             self.journal.close()
+        if self.watch is not None:
+            self.watch.close()
