@@ -46,20 +46,53 @@ def test_arms_are_ridges(n_arms, d, n, exponent, seed):
     points[0, ::2] = 0.0
     assert (arms.n == [ridge.n for ridge in ridges]).all() and arms.n.dtype == np.int64
     assert (arms.factor == [ridge.factor for ridge in ridges]).all()
-    assert (arms.leverage(points) == [ridge.leverage(phi) for ridge, phi in zip(ridges, points, strict=True)]).all()
+    assert (
+        arms.leverage(points, per_arm=True) == [ridge.leverage(phi) for ridge, phi in zip(ridges, points, strict=True)]
+    ).all()
     for phi in points:
         assert (arms.leverage(phi) == [ridge.leverage(phi) for ridge in ridges]).all()
         np.testing.assert_allclose(arms.predict(phi), [ridge.predict(phi) for ridge in ridges], rtol=0, atol=1e-11)
     theta = np.array([ridge.theta for ridge in ridges])
     np.testing.assert_allclose(scale * arms.theta, scale * theta, rtol=0, atol=1e-11)
     own = [ridge.predict(phi) for ridge, phi in zip(ridges, points, strict=True)]
-    np.testing.assert_allclose(arms.predict(points), own, rtol=0, atol=1e-11)
-    for phi in (points, points[0]):
+    np.testing.assert_allclose(arms.predict(points, per_arm=True), own, rtol=0, atol=1e-11)
+    for phi, per_arm in ((points, True), (points[0], False)):
         for alpha in (0, 0.5, 3.0):
-            upper = arms.predict(phi) + alpha * np.sqrt(arms.leverage(phi))
-            assert (arms.upper(phi, alpha) == upper).all()
-            assert arms.select(phi, alpha) == upper.argmax()
+            upper = arms.predict(phi, per_arm=per_arm) + alpha * np.sqrt(arms.leverage(phi, per_arm=per_arm))
+            assert (arms.upper(phi, alpha, per_arm=per_arm) == upper).all()
+            assert arms.select(phi, alpha, per_arm=per_arm) == upper.argmax()
     assert RidgeArms(n_arms, d, 1.0).select(np.ones(d), 1.0) == 0  # the smallest of those that tie
+
+
+@for_all(
+    quick=40,
+    slow=500,
+    n_arms=st.integers(1, 6),
+    d=st.one_of(st.integers(1, 33), st.just(70)),
+    batch=st.one_of(st.integers(0, 40), st.sampled_from([300])),
+    per_arm=st.booleans(),
+    seed=seeds,
+)
+def test_a_batch_of_contexts_has_the_answers_of_each(n_arms, d, batch, per_arm, seed):
+    """B contexts of K arms give (B, K), also where B = K; in single precision, with the error of rounded rows."""
+    arms, _ = fed(n_arms, d, 60, seed=seed)
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(batch, n_arms, d) if per_arm else (batch, d)) / np.sqrt(d)
+    each = np.array([arms.predict(x, per_arm=per_arm) for x in phi]).reshape(batch, n_arms)
+    squares = np.array([arms.leverage(x, per_arm=per_arm) for x in phi]).reshape(batch, n_arms)
+    # Largest leverages are 1 / lambda = 2, of V with condition below 300.
+    for rows, rtol in ((phi, 1e-12), (phi.astype(np.float32), 4e-4)):
+        mean, square = arms.predict(rows, per_arm=per_arm), arms.leverage(rows, per_arm=per_arm)
+        assert mean.dtype == square.dtype == rows.dtype and mean.shape == square.shape == (batch, n_arms)
+        np.testing.assert_allclose(mean, each, rtol=0, atol=rtol * (1 + abs(each).max(initial=0)))
+        np.testing.assert_allclose(square, squares, rtol=rtol, atol=1e-30)
+        upper = arms.upper(rows, 0.7, per_arm=per_arm)
+        np.testing.assert_allclose(upper, mean + rows.dtype.type(0.7) * np.sqrt(square), rtol=1e-6, atol=1e-6)
+        chosen = arms.select(rows, 0.7, per_arm=per_arm)
+        assert chosen.shape == (batch,) and chosen.dtype == np.int64 and (chosen == upper.argmax(axis=1)).all()
+        if batch >= 12:
+            assert (arms.predict(rows[5:12], per_arm=per_arm) == mean[5:12]).all()
+            assert (arms.leverage(rows[::-1], per_arm=per_arm) == square[::-1]).all()
 
 
 def test_weights_scale_products():
@@ -120,7 +153,27 @@ def test_what_is_refused_changes_nothing(d):
     table += [(ValueError, r"^arm: expected an integer in \[0, 2\]", update, bad, phi, 1.0) for bad in (-1, 3, 2**70)]
     table += [(TypeError, "^arm: expected an integer", update, bad, phi, 1.0) for bad in (None, 1.0, "0", True)]
     table += [
-        (ValueError, rf"^phi: expected shape \(3, {d}\)", arms.predict, np.ones((2, d))),
+        (ValueError, rf"^phi: expected shape \(3, {d}\)", lambda x: arms.predict(x, per_arm=True), np.ones((2, d))),
+        (ValueError, rf"^phi: expected shape \(any, {d}\)", arms.predict, np.ones((2, d + 1))),
+        (ValueError, rf"^phi: expected shape \(any, {d}\)", arms.predict, np.ones((2, 3, d))),
+        (
+            ValueError,
+            rf"^phi: expected shape \(any, 3, {d}\)",
+            lambda x: arms.predict(x, per_arm=True),
+            np.ones((3, 2, d)),
+        ),
+        (ValueError, rf"^phi: expected shape \(any, 3, {d}\)", lambda x: arms.predict(x, per_arm=True), np.ones(d)),
+        (ValueError, rf"^phi: expected shape \(any, {d}\)", arms.predict, 1.0),
+        (TypeError, "^per_arm: expected a bool", lambda x: arms.predict(x, per_arm=1), np.ones(d)),
+        (ValueError, "^phi: expected finite numbers, got nan", arms.predict, np.full((9, d), np.nan)),
+        (ValueError, "^phi: .* out of the range of float64; rescale", arms.predict, np.full((9, d), 1e200)),
+        (
+            ValueError,
+            "^phi: .* out of the range of float32; pass it as float64",
+            arms.predict,
+            np.full((9, d), 1e30, "f"),
+        ),
+        (ValueError, "^alpha: a bound is out of the range of float64", arms.select, 10 * np.ones((9, d)), 1.7e308),
         (ValueError, "^weight: expected a non-negative", update, 0, phi, 1.0, -1.0),
         (ValueError, "^alpha: expected a non-negative", arms.select, phi, -1.0),
         (ValueError, "^alpha: a bound is out", arms.select, 10 * phi, 1.7e308),

@@ -201,7 +201,7 @@ def check_answers(ridge, sums, seed):
     assert (abs(predicted - points @ theta) <= 4 * d * EPS * size).all()
     for i, point in enumerate(points[:9]):
         one = ridge.leverage(point)
-        assert type(one) is float and one == ridge.leverage(points)[i]
+        assert type(one) is float and one == ridge.leverage(points[i : i + 5])[0]
         one = ridge.predict(point)
         assert (one == predicted[i]).all() and (type(one) is float if t is None else one.shape == (t,))
     sparse = scipy.sparse.csr_array(points * (points > 0))
@@ -293,10 +293,92 @@ def test_rotations_and_leverages_are_those_of_the_twin_bit_for_bit(d, seed):
         factor = rotate_in(factor, phi)
         assert (ridge.factor == factor).all()
     assert (one.theta[:, 0] == ridge.theta).all()
-    # The first 32 of 40 rows are solved with side by side, the others alone.
     expected = [leverage(factor, point) for point in points]
-    assert (ridge.leverage(points) == expected).all()
-    assert [ridge.leverage(point) for point in points[::7]] == expected[::7]
+    assert [ridge.leverage(point) for point in points] == expected
+    assert (ridge.leverage(points[:5]) == expected[:5]).all()
+
+
+def bound_of_roots(ridge, points, u):
+    """What the roots of leverages may be off by: see `Ridge.leverage`."""
+    below = abs(np.triu(ridge.factor, 1))
+    solved = scipy.linalg.solve_triangular(np.diag(np.diagonal(ridge.factor)) - below, abs(points).T, trans="T")
+    return 2 * (ridge.dimension + 3) * u * np.linalg.norm(solved, axis=0) + 2 * u
+
+
+@for_all(
+    quick=40,
+    slow=500,
+    d=st.one_of(st.integers(1, 33), st.sampled_from([64, 130])),
+    m=st.integers(0, 70),
+    spread=st.integers(0, 3),
+    seed=seeds,
+)
+def test_many_rows_are_scored_within_the_bound(d, m, spread, seed):
+    """Against a triangular solve by SciPy, in double and in single precision; whatever rows are beside a row."""
+    rows, points = rows_of(d, 2 * d, seed, spread=10.0**spread)[0], rows_of(d, m, seed + 1)[0]
+    ridge = Ridge(d, 0.1)
+    ridge.update_rows(rows, np.ones(2 * d))
+    single = points.astype(np.float32)
+    for given_rows, u in ((points, EPS / 2), (single, 2.0**-24)):
+        found = ridge.leverage(given_rows)
+        assert found.dtype == given_rows.dtype and found.shape == (m,)
+        exact = np.linalg.norm(
+            scipy.linalg.solve_triangular(ridge.factor, given_rows.T.astype(float), trans="T"), axis=0
+        )
+        assert (abs(np.sqrt(found.astype(float)) - exact) <= bound_of_roots(ridge, given_rows.astype(float), u)).all()
+        predicted, size = ridge.predict(given_rows), abs(given_rows).astype(float) @ abs(ridge.theta)
+        assert predicted.dtype == given_rows.dtype
+        assert (abs(predicted - given_rows.astype(float) @ ridge.theta) <= 2 * (d + 3) * u * size).all()
+        upper = ridge.upper(given_rows, 0.5)
+        width = predicted.dtype.type(0.5)
+        np.testing.assert_allclose(upper, predicted + width * np.sqrt(found), rtol=4 * u, atol=4 * u)
+        if m:
+            assert ridge.select(given_rows, 0.5) == upper.argmax()
+        if m >= 12:
+            order = np.random.default_rng(seed).permutation(m)
+            assert (ridge.leverage(given_rows[order]) == found[order]).all()
+            assert (ridge.upper(given_rows[order[:7]], 0.5) == upper[order[:7]]).all()
+        if m > 1:
+            doubled = np.repeat(given_rows, 2, axis=0)[::2]
+            assert not doubled.flags.c_contiguous and (ridge.leverage(doubled) == found).all()
+    assert (ridge.predict(points) == [ridge.predict(point) for point in points]).all()
+    for point in points[:3]:
+        assert ridge.upper(point, 2.0) == ridge.predict(point) + 2.0 * np.sqrt(ridge.leverage(point))
+
+
+def test_bounds_of_rows_are_refused_where_there_are_none():
+    ridge, single = Ridge(2, 1e-60), np.ones((8, 2), np.float32)
+    refuses(
+        [
+            (ValueError, "^Phi: bounds are those of one target", Ridge(2, 1.0, targets=2).upper, [1.0, 2.0], 1.0),
+            (
+                ValueError,
+                r"^Phi: expected shape \(m, 2\) with m >= 1, got \(0, 2\)",
+                ridge.select,
+                np.ones((0, 2)),
+                1.0,
+            ),
+            (ValueError, r"^Phi: expected shape \(m, 2\) with m >= 1, got \(2,\)", ridge.select, [1.0, 2.0], 1.0),
+            (ValueError, "^Phi: a result is out of the range of float32; pass", ridge.leverage, single),
+            (ValueError, "^Phi: a result is out of the range of float32; pass", ridge.leverage, single[:2]),
+            (ValueError, "^Phi: a result is out of the range of float32; pass", ridge.upper, single, 1.0),
+            (
+                ValueError,
+                "^Phi: expected finite numbers, got nan at index",
+                ridge.upper,
+                single * np.float32("nan"),
+                1.0,
+            ),
+            (ValueError, "^Phi: expected finite numbers, got nan at index", ridge.leverage, np.full((9, 2), np.nan)),
+            (ValueError, "^Phi: expected finite numbers, got inf at index", ridge.predict, np.full((9, 2), np.inf)),
+            (ValueError, "^alpha: a bound is out of the range of float64", ridge.upper, np.ones((8, 2)), 1e300),
+            (ValueError, "^alpha: a bound is out of the range of float64", ridge.upper, [1.0, 1.0], 1e300),
+            (ValueError, "^alpha: a bound is out of the range of float32", Ridge(2, 1.0).upper, single, 1e39),
+            (ValueError, "^alpha: expected a non-negative", ridge.upper, single, -1.0),
+        ],
+        lambda: everything(ridge),
+    )
+    assert np.isfinite(ridge.leverage(single.astype(float))).all()
 
 
 def test_leverages_of_many_rows_come_in_pieces():

@@ -71,11 +71,45 @@ cdef void solve_block(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) no
 # `downdate_factor` with a threshold of the caller's: NOT_DEFINITE unless det(V - w w^T) / det(V) > least.
 cdef int downdate_factor_above(double* u, double* w, double* work, Py_ssize_t d, double least) noexcept nogil
 
-# out (m,) <- |U^{-T} x_i|^2, the leverages of the rows x (m, d). `work` has leverage_work_size(d) doubles; for one row
-# d are enough.
-cdef Py_ssize_t leverage_work_size(Py_ssize_t d) noexcept nogil
-cdef void leverages(
-    const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
+# |U^{-T} x|^2, the leverage of x (d,); `work` has d doubles.
+cdef double leverage(const double* u, const double* x, double* work, Py_ssize_t d) noexcept nogil
+
+# Many rows of one factor, in double or in single precision: the factor is packed, and rows are gathered in groups, that
+# of a group one below the other at every entry. See dmq_score.h.
+
+ctypedef fused real:
+    double
+    float
+
+cdef enum:
+    GROUP = 16
+    GROUP_SINGLE = 32
+
+# Numbers of a packed factor, and at most of a group.
+cdef Py_ssize_t packed_size(Py_ssize_t d) noexcept nogil
+cdef Py_ssize_t group_size(Py_ssize_t d) noexcept nogil
+
+# packed <- the factor u (d, d).
+cdef void pack(const double* u, real* packed, Py_ssize_t d) noexcept nogil
+
+# out <- a group of at most `rows` rows, `stride` numbers from one to the next; returns how many they are, GROUP or
+# GROUP_SINGLE unless there are fewer.
+cdef Py_ssize_t gather(
+    const real* x, Py_ssize_t stride, Py_ssize_t rows, real* out, Py_ssize_t d
+) noexcept nogil
+
+# For a group x: a, which may be x, <- U^{-T} x; square <- a . a and, unless z (d,) is NULL, mean <- z . a; both have
+# room for all rows of a group.
+cdef void score(
+    const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t d
+) noexcept nogil
+
+# out (m,) <- x y for x (m, d); in double precision with the bits of `dot`.
+cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+
+# x_i <- mean + width U^{-1} x_i for the rows of x (m, d); `work` has packed_size(d) + group_size(d) doubles.
+cdef void displace(
+    const double* u, const double* mean, double width, double* x, double* work, Py_ssize_t m, Py_ssize_t d
 ) noexcept nogil
 
 # |U^{-1}|^2 in the Frobenius norm, or infinity if it exceeds `most`; `work` has d doubles.

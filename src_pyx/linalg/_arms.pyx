@@ -7,17 +7,20 @@ phi^T V^{-1} phi = a . a.
 
 cimport cython
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.float cimport DBL_MAX, DBL_MIN
 from libc.math cimport fabs, isfinite, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._linalg cimport dot, solve_factor
+from dmq_fast.kernels._linalg cimport (
+    GROUP, GROUP_SINGLE, dot, gather, group_size, pack, packed_size, real, score, solve_factor,
+)
 from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, integer, integers, matrix, non_negative, number, positive, refuse_not_finite, square_zeros,
-    state_of, vector,
+    all_finite, entries, flag, integer, integers, matrix, non_negative, number, positive, refuse_not_finite,
+    square_zeros, state_of, vector,
 )
 
 import numpy as np
@@ -34,6 +37,12 @@ cdef extern from "dmq_arms.h":
     void learn "dmq_learn"(double* u, double* z, double* w, double y, Py_ssize_t d) noexcept nogil
     enum:
         DMQ_ARMS
+
+cdef enum:
+    # Contexts that are gathered together, a multiple of the rows of a group in either precision.
+    PIECE = 256
+    # From this number of contexts on, a group of them is solved for in less time than one after the other.
+    MANY_ROWS = 6
 
 # Version of pickled states.
 cdef int STATE = 1
@@ -148,15 +157,16 @@ cdef class RidgeArms:
                 return k
         return integer(arm, "arm", 0, self.n_arms - 1)
 
-    cdef int ask(self, phi) except -1:
+    cdef bint single_question(self, phi, per_arm) except -1:
+        # Whether `phi` is one context: (d,), or (K, d) with `per_arm`.
+        return cnp.PyArray_NDIM(phi) == (2 if flag(per_arm, "per_arm") else 1)
+
+    cdef int ask(self, cnp.ndarray phi) except -1:
         # _mean and _square <- the answers for phi, (d,) for all arms or (K, d).
         cdef Py_ssize_t k, d = self.dimension
         cdef cnp.ndarray rows
-        cdef bint own
+        cdef bint own = cnp.PyArray_NDIM(phi) == 2
         cdef double poison = 0.0
-        if not isinstance(phi, np.ndarray):
-            phi = as_numbers("phi", phi)
-        own = cnp.PyArray_NDIM(phi) == 2
         rows = matrix(phi, "phi", self.n_arms, d) if own else vector(phi, "phi", d)
         look(
             self._factor, self._coordinates, entries(rows), d if own else 0, self._mean, self._square, self._work,
@@ -169,40 +179,96 @@ cdef class RidgeArms:
             raise ValueError("phi: a prediction or a leverage is out of the range of float64; rescale")
         return 0
 
+    cdef tuple ask_many(self, phi, bint own):
+        # Predictions and leverages (B, K) for contexts (B, d), or (B, K, d) if arms have their own features.
+        cdef Py_ssize_t b, m, d = self.dimension, arms = self.n_arms
+        cdef cnp.ndarray rows, mean, square
+        cdef bint narrow = cnp.PyArray_TYPE(phi) == cnp.NPY_FLOAT
+        # The memory that is read, whatever a handler of a signal does with the object.
+        cdef cnp.ndarray factors = self._factors, coordinates = self._rotated
+        m = len(phi) if np.ndim(phi) else 0
+        rows = as_floats("phi", phi, (None, arms, d) if own else (None, d), finite=False)
+        if narrow and m >= MANY_ROWS:
+            rows = np.require(phi, np.float32, ["C", "A"])
+            mean, square = np.empty((m, arms), np.float32), np.empty((m, arms), np.float32)
+            z = coordinates.astype(np.float32)
+            contexts[float](
+                entries(factors), <float*> cnp.PyArray_DATA(z), <float*> cnp.PyArray_DATA(rows),
+                <float*> cnp.PyArray_DATA(mean), <float*> cnp.PyArray_DATA(square), own, m, arms, d,
+            )
+        else:
+            mean, square = np.empty((m, arms)), np.empty((m, arms))
+            if m >= MANY_ROWS:
+                contexts[double](
+                    entries(factors), entries(coordinates), entries(rows), entries(mean), entries(square), own, m,
+                    arms, d,
+                )
+            else:
+                for b in range(m):
+                    look(
+                        self._factor, self._coordinates, entries(rows) + b * d * (arms if own else 1), d if own else 0,
+                        entries(mean) + b * arms, entries(square) + b * arms, self._work, arms, d,
+                    )
+            if narrow:
+                with np.errstate(over="ignore"):
+                    mean, square = mean.astype(np.float32), square.astype(np.float32)
+        if not (np.isfinite(mean).all() and np.isfinite(square).all()):
+            refuse_not_finite("phi", np.require(rows, np.float64, ["C", "A"]))
+            remedy = "pass it as float64" if narrow else "rescale"
+            raise ValueError(f"phi: a prediction or a leverage is out of the range of {mean.dtype}; {remedy}")
+        return mean, square
+
     cdef cnp.ndarray answer(self, const double* values):
         cdef cnp.npy_intp size = self.n_arms
         cdef cnp.ndarray out = cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
         memcpy(entries(out), values, self.n_arms * sizeof(double))
         return out
 
-    def predict(self, phi):
+    def predict(self, phi, *, per_arm=False):
         """Return phi^T theta_k of every arm.
 
         Parameters
         ----------
-        phi : array_like, shape (d,) or (K, d)
-            Features, the same for all arms or a row an arm.
+        phi : array_like, shape (d,) or (B, d)
+            Features that all arms share: of one context, or of B of them. With `per_arm`, shape (K, d) or (B, K, d).
+        per_arm : bool, default False
+            Whether every arm has features of its own.
 
         Returns
         -------
-        numpy.ndarray, shape (K,)
+        numpy.ndarray, shape (K,) or (B, K)
+            Six or more contexts in float32 are solved for in float32, and of contexts in float32 the result has that
+            type; see `Ridge.leverage` for the error.
 
         Raises
         ------
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a prediction or leverage that overflows.
+
+        Examples
+        --------
+        >>> arms = RidgeArms(2, 2, 1.0)
+        >>> arms.predict([[1.0, 0.0], [0.0, 1.0]]).shape, arms.predict([[1.0, 0.0], [0.0, 1.0]], per_arm=True).shape
+        ((2, 2), (2,))
         """
+        if not cnp.PyArray_Check(phi):
+            phi = as_numbers("phi", phi)
+        if not self.single_question(phi, per_arm):
+            return self.ask_many(phi, per_arm)[0]
         self.ask(phi)
         return self.answer(self._mean)
 
-    def leverage(self, phi):
-        """Return phi^T V_k^{-1} phi of every arm, shape (K,); argument and errors are those of `predict`."""
+    def leverage(self, phi, *, per_arm=False):
+        """Return phi^T V_k^{-1} phi of every arm, (K,) or (B, K); arguments and errors are those of `predict`."""
+        if not cnp.PyArray_Check(phi):
+            phi = as_numbers("phi", phi)
+        if not self.single_question(phi, per_arm):
+            return self.ask_many(phi, per_arm)[1]
         self.ask(phi)
         return self.answer(self._square)
 
-    cdef int raise_bounds(self, phi, alpha) except -1:
-        # _mean <- _mean + alpha _square^{1/2}
-        cdef double width = non_negative(alpha, "alpha")
+    cdef int raise_bounds(self, cnp.ndarray phi, double width) except -1:
+        # _mean <- _mean + width _square^{1/2}
         cdef Py_ssize_t k
         self.ask(phi)
         for k in range(self.n_arms):
@@ -211,31 +277,61 @@ cdef class RidgeArms:
                 raise ValueError("alpha: a bound is out of the range of float64")
         return 0
 
-    def upper(self, phi, alpha):
-        """Return the upper confidence bounds phi^T theta_k + alpha (phi^T V_k^{-1} phi)^(1/2) of all arms, shape (K,).
+    cdef cnp.ndarray many_bounds(self, phi, double width, bint own):
+        mean, square = self.ask_many(phi, own)
+        with np.errstate(over="ignore"):
+            np.sqrt(square, out=square)
+            square *= width
+            mean += square
+        if not np.isfinite(mean).all():
+            raise ValueError(f"alpha: a bound is out of the range of {mean.dtype}")
+        return mean
+
+    def upper(self, phi, alpha, *, per_arm=False):
+        """Return the upper confidence bounds phi^T theta_k + alpha (phi^T V_k^{-1} phi)^(1/2) of all arms.
 
         Parameters
         ----------
-        phi : array_like, shape (d,) or (K, d)
-            Features, the same for all arms or a row an arm.
+        phi : array_like, shape (d,) or (B, d)
+            Features that all arms share: of one context, or of B of them. With `per_arm`, shape (K, d) or (B, K, d).
         alpha : float
             Width of the bounds, non-negative.
+        per_arm : bool, default False
+            Whether every arm has features of its own.
+
+        Returns
+        -------
+        numpy.ndarray, shape (K,) or (B, K)
 
         Raises
         ------
         TypeError, ValueError
             As for `predict`, and if `alpha` is negative, not finite, or too large.
         """
-        self.raise_bounds(phi, alpha)
+        cdef double width = non_negative(alpha, "alpha")
+        if not cnp.PyArray_Check(phi):
+            phi = as_numbers("phi", phi)
+        if not self.single_question(phi, per_arm):
+            return self.many_bounds(phi, width, per_arm)
+        self.raise_bounds(phi, width)
         return self.answer(self._mean)
 
-    def select(self, phi, alpha):
+    def select(self, phi, alpha, *, per_arm=False):
         """Return the arm with the largest upper bound, the smallest of those that tie; see `upper` for the arguments.
 
         With alpha = 0 this is the arm with the largest prediction.
+
+        Returns
+        -------
+        int, or numpy.ndarray of int64, shape (B,), for B contexts
         """
         cdef Py_ssize_t k, best = 0
-        self.raise_bounds(phi, alpha)
+        cdef double width = non_negative(alpha, "alpha")
+        if not cnp.PyArray_Check(phi):
+            phi = as_numbers("phi", phi)
+        if not self.single_question(phi, per_arm):
+            return self.many_bounds(phi, width, per_arm).argmax(axis=1)
+        self.raise_bounds(phi, width)
         for k in range(1, self.n_arms):
             if self._mean[k] > self._mean[best]:
                 best = k
@@ -373,3 +469,41 @@ cdef class RidgeArms:
 
     def __repr__(self):
         return f"RidgeArms({self.n_arms}, {self.dimension}, {self.regularization!r}): n={self._counts.tolist()}"
+
+
+cdef int contexts(
+    const double* u, const real* z, const real* x, real* mean, real* square, bint own, Py_ssize_t m, Py_ssize_t arms,
+    Py_ssize_t d
+) except -1:
+    # mean and square (m, arms) <- z_k . a and a . a with a = U_k^{-T} x for the rows of x, (m, d) or, with `own`, (m,
+    # arms, d). For a piece of contexts every factor is packed once, and groups are gathered once unless they differ by
+    # arm.
+    cdef Py_ssize_t wide = GROUP_SINGLE if real is float else GROUP
+    cdef Py_ssize_t first, size, k, i, q, rows, packed = packed_size(d), group = group_size(d)
+    cdef Py_ssize_t groups = 1 if own else (min(m, <Py_ssize_t> PIECE) + wide - 1) // wide
+    cdef real[GROUP_SINGLE] means, squares
+    cdef cnp.ndarray scratch = np.empty(packed + group * (groups + 1), np.float32 if real is float else np.float64)
+    cdef real* factor = <real*> cnp.PyArray_DATA(scratch)
+    cdef real* a = factor + packed
+    cdef real* gathered = a + group
+    cdef real* x_group
+    for first in range(0, m, PIECE):
+        size = min(m - first, <Py_ssize_t> PIECE)
+        i = size if own else 0
+        while i < size:
+            i += gather(x + (first + i) * d, d, size - i, gathered + i // wide * group, d)
+        for k in range(arms):
+            PyErr_CheckSignals()
+            pack(u + k * d * d, factor, d)
+            i = 0
+            while i < size:
+                rows = min(size - i, wide)
+                x_group = gathered + (0 if own else i // wide * group)
+                if own:
+                    gather(x + ((first + i) * arms + k) * d, arms * d, rows, x_group, d)
+                score(factor, z + k * d, <const real*> x_group, a, means, squares, d)
+                for q in range(rows):
+                    mean[(first + i + q) * arms + k] = means[q]
+                    square[(first + i + q) * arms + k] = squares[q]
+                i += rows
+    return 0

@@ -29,11 +29,40 @@ cdef extern from "dmq_factor.h":
     void dmq_solve_block(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil
     double dmq_wide_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
     double dmq_inverse_squares(const double* u, double* x, Py_ssize_t d, double most) noexcept nogil
-    void dmq_leverage(
-        const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
+    double dmq_leverage(const double* u, const double* x, double* work, Py_ssize_t d) noexcept nogil
+
+cdef extern from "dmq_score.h":
+    ctypedef void (*Scorer "dmq_scorer")(
+        const double* packed, const double* z, const double* x, double* a, double* mean, double* square, Py_ssize_t d
     ) noexcept nogil
+    ctypedef void (*SingleScorer "dmq_scorer_single")(
+        const float* packed, const float* z, const float* x, float* a, float* mean, float* square, Py_ssize_t d
+    ) noexcept nogil
+
+    Scorer dmq_best_scorer()
+    SingleScorer dmq_best_scorer_single()
+    void dmq_pack(const double* u, double* packed, int reversed, Py_ssize_t d) noexcept nogil
+    void dmq_pack_single(const double* u, float* packed, int reversed, Py_ssize_t d) noexcept nogil
+    void dmq_gather(const double* x, Py_ssize_t stride, Py_ssize_t rows, double* out, Py_ssize_t d) noexcept nogil
+    void dmq_gather_single(const float* x, Py_ssize_t stride, Py_ssize_t rows, float* out, Py_ssize_t d) noexcept nogil
+    void dmq_gather_reversed(const double* x, Py_ssize_t rows, double* out, Py_ssize_t d) noexcept nogil
+    void dmq_displace(
+        const double* a, const double* mean, double width, Py_ssize_t rows, double* x, Py_ssize_t d
+    ) noexcept nogil
+    void dmq_products(const double* x, const double* y, double* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    void dmq_products_single(const float* x, const float* y, float* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    Py_ssize_t dmq_packed_size(Py_ssize_t d) noexcept nogil
+    Py_ssize_t dmq_padded(Py_ssize_t d) noexcept nogil
     enum:
-        DMQ_LANES
+        DMQ_GROUP
+        DMQ_GROUP_SINGLE
+
+# As the declarations for other projects have them, which need no header.
+assert GROUP == DMQ_GROUP and GROUP_SINGLE == DMQ_GROUP_SINGLE
+
+# Chosen for the processor this runs on.
+cdef Scorer scorer = dmq_best_scorer()
+cdef SingleScorer single_scorer = dmq_best_scorer_single()
 
 ctypedef void (*potrf_t)(char* uplo, int64_t* n, double* a, int64_t* lda, int64_t* info) noexcept nogil
 ctypedef void (*trsv_t)(
@@ -304,14 +333,66 @@ cdef void solve_block(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) no
     dmq_solve_block(u, x, m, d)
 
 
-cdef Py_ssize_t leverage_work_size(Py_ssize_t d) noexcept nogil:
-    return DMQ_LANES * d
+cdef double leverage(const double* u, const double* x, double* work, Py_ssize_t d) noexcept nogil:
+    return dmq_leverage(u, x, work, d)
 
 
-cdef void leverages(
-    const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
+cdef Py_ssize_t packed_size(Py_ssize_t d) noexcept nogil:
+    return dmq_packed_size(d)
+
+
+cdef Py_ssize_t group_size(Py_ssize_t d) noexcept nogil:
+    return dmq_padded(d) * GROUP_SINGLE
+
+
+cdef void pack(const double* u, real* packed, Py_ssize_t d) noexcept nogil:
+    if real is double:
+        dmq_pack(u, packed, False, d)
+    else:
+        dmq_pack_single(u, packed, False, d)
+
+
+cdef Py_ssize_t gather(
+    const real* x, Py_ssize_t stride, Py_ssize_t rows, real* out, Py_ssize_t d
 ) noexcept nogil:
-    dmq_leverage(u, x, out, work, m, d)
+    if real is double:
+        rows = min(rows, <Py_ssize_t> GROUP)
+        dmq_gather(x, stride, rows, out, d)
+    else:
+        rows = min(rows, <Py_ssize_t> GROUP_SINGLE)
+        dmq_gather_single(x, stride, rows, out, d)
+    return rows
+
+
+cdef void score(
+    const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t d
+) noexcept nogil:
+    if real is double:
+        scorer(packed, z, x, a, mean, square, d)
+    else:
+        single_scorer(packed, z, x, a, mean, square, d)
+
+
+cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
+    if real is double:
+        dmq_products(x, y, out, m, d)
+    else:
+        dmq_products_single(x, y, out, m, d)
+
+
+cdef void displace(
+    const double* u, const double* mean, double width, double* x, double* work, Py_ssize_t m, Py_ssize_t d
+) noexcept nogil:
+    cdef double* a = work + dmq_packed_size(d)
+    cdef double[GROUP] unused, squares
+    cdef Py_ssize_t first = 0, size
+    dmq_pack(u, work, True, d)
+    while first < m:
+        size = min(<Py_ssize_t> GROUP, m - first)
+        dmq_gather_reversed(x + first * d, size, a, d)
+        scorer(work, NULL, a, a, unused, squares, d)
+        dmq_displace(a, mean, width, size, x + first * d, d)
+        first += size
 
 
 cdef double inverse_squares(const double* u, double* work, Py_ssize_t d, double most) noexcept nogil:

@@ -13,10 +13,11 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport (
-    add_gram, cholesky, cholesky_solve, cholesky_upper, downdate_factor, downdate_factor_above, dot,
-    inverse_squares, leverage_work_size, leverages, solve_block, solve_block_transposed, solve_factor,
-    solve_factor_transposed, update_factor,
+    GROUP_SINGLE, add_gram, cholesky, cholesky_solve, cholesky_upper, displace, downdate_factor, downdate_factor_above,
+    dot, gather, group_size, inverse_squares, leverage, pack, packed_size, real, score, solve_block,
+    solve_block_transposed, solve_factor, solve_factor_transposed, update_factor,
 )
+from dmq_fast.kernels._linalg cimport products as inner_products
 from dmq_fast.kernels._moments cimport (
     Rows, add_outer, add_outer_sparse, as_columns, begin_of, lower_of, mirror, rows_in, sparse_rows,
 )
@@ -47,12 +48,12 @@ cdef enum:
     # A block of m rows is rotated in where ROTATE m <= d + FEW (bench/test_ridge.py).
     ROTATE = 12
     FEW = 12
-    # Rows for which `leverage` works between two checks for signals.
-    BLOCK = 4096
-    # Samples that are solved for together.
-    TOGETHER = 32
-    # Sparse rows made dense at a time.
-    SPREAD = 256
+    # From this number of rows on, a group of them is solved for in less time than one after the other.
+    MANY_ROWS = 6
+    # Rows that are scored between two checks for signals, and sparse rows made dense at a time: the cache holds them.
+    PIECE = 256
+    # Rows whose predictions alone are computed between two checks.
+    BLOCK = 1 << 16
     # Rows handed to BLAS at a time: its integers may have 32 bits.
     MOST = 1 << 16
 
@@ -216,6 +217,11 @@ def ridge_fit(gram, moment, n, ridge):
 cdef inline cnp.ndarray doubles(Py_ssize_t n):
     cdef cnp.npy_intp size = n
     return cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
+
+
+cdef inline cnp.ndarray singles(Py_ssize_t n):
+    cdef cnp.npy_intp size = n
+    return cnp.PyArray_SimpleNew(1, &size, cnp.NPY_FLOAT)
 
 
 cdef void spread(double* out, const Rows* rows, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
@@ -975,7 +981,8 @@ cdef class Ridge:
         Returns
         -------
         numpy.ndarray, shape (m,), or float for a single row
-            With several targets (m, t), or (t,) for a single row.
+            With several targets (m, t), or (t,) for a single row. Of rows in float32, of one target, those in float32:
+            theta is rounded to it, and the error is at most (d + 2) 2^-24 sum_i |phi_i theta_i| to first order.
 
         Raises
         ------
@@ -989,7 +996,9 @@ cdef class Ridge:
         cdef const double* weights
         cdef double value
         cdef double* out
-        if row is not None and not self._several:
+        if not self._several:
+            if row is None:
+                return self.answers(Phi, True, False, 0.0)
             theta = self.estimate()
             value = dot(entries(row), entries(theta), d)
             if not isfinite(value):
@@ -1005,7 +1014,7 @@ cdef class Ridge:
             multiply(&rows, weights, out, t, d)
         if not all_finite(out, rows.n * t):
             refuse_result("prediction")
-        if not self._several or row is not None:
+        if row is not None:
             return result
         return result.reshape(rows.n, t)
 
@@ -1019,46 +1028,164 @@ cdef class Ridge:
         Returns
         -------
         numpy.ndarray, shape (m,), or float for a single row
-            The bits of a row do not depend on the rows beside it.
+            The bits of a row do not depend on the rows beside it, but on whether they are at least six.
 
         Raises
         ------
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
+
+        Notes
+        -----
+        Each row is solved for with the factor, in d^2 / 2 multiplications and additions; six or more side by side. With
+        M(U) for U with minus the sizes of the entries beside its diagonal, the root of a leverage has an error of at
+        most 2 (d + 3) u ``|M(U)^{-T} |phi||`` to first order, where u = 2^-53 (Higham, Accuracy and Stability of
+        Numerical Algorithms, theorem 8.10). In practice it is a few u times the root.
+
+        Six rows or more in float32 are solved for in float32 with the factor rounded to it, in about half of the time:
+        the bound is the same with u = 2^-24. Of rows in float32 the results are in float32.
         """
-        cdef Py_ssize_t begin, i, m, size, piece, d = self.dimension
-        cdef cnp.ndarray row = single_row(Phi, d), block, result, scratch
-        cdef tuple parts
-        cdef Rows rows
-        cdef const double* x
-        cdef double* work
-        cdef double* out
-        cdef double* wide
+        cdef Py_ssize_t d = self.dimension
+        cdef cnp.ndarray row = single_row(Phi, d)
         cdef double value
-        if row is not None:
-            leverages(self._factor, entries(row), &value, self._work, 1, d)
-            if not isfinite(value):
-                refuse_result("leverage")
-            return value
-        parts = points(Phi, d)
-        rows = rows_in(parts)
-        m, piece = rows.n, BLOCK if rows.starts == NULL else SPREAD
-        block = doubles(0 if rows.starts == NULL else SPREAD * d)
-        result, scratch = doubles(m), doubles(leverage_work_size(d))
-        out, work, wide = entries(result), entries(scratch), entries(block)
-        for begin in range(0, m, piece):
-            PyErr_CheckSignals()
-            size = min(m - begin, piece)
-            with nogil:
-                x = rows.values + begin * d
-                if rows.starts != NULL:
-                    x = wide
-                    for i in range(size):
-                        spread(wide + i * d, &rows, begin + i, d)
-                leverages(self._factor, x, out + begin, work, size, d)
-        if not all_finite(out, m):
+        if row is None:
+            return self.answers(Phi, False, True, 0.0)
+        value = leverage(self._factor, entries(row), self._work, d)
+        if not isfinite(value):
             refuse_result("leverage")
-        return result
+        return value
+
+    def upper(self, Phi, alpha):
+        """Return the upper confidence bounds phi^T theta + alpha (phi^T V^{-1} phi)^(1/2) of rows.
+
+        Parameters
+        ----------
+        Phi : array_like or sparse, shape (m, d), or array_like, shape (d,)
+        alpha : float
+            Width of the bounds, non-negative.
+
+        Returns
+        -------
+        numpy.ndarray, shape (m,), or float for a single row
+            From `predict` and `leverage`, in float32 where these are.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for these, if `alpha` is negative, not finite, or too large, or if there are several targets.
+
+        Examples
+        --------
+        >>> Ridge(2, 4.0).upper([[1.0, 0.0], [0.0, 3.0]], alpha=2.0)
+        array([1., 3.])
+        """
+        cdef double width = non_negative(alpha, "alpha"), value
+        cdef cnp.ndarray row
+        if self._several:
+            raise ValueError("Phi: bounds are those of one target; for several take predict and leverage")
+        row = single_row(Phi, self.dimension)
+        if row is None:
+            return self.answers(Phi, True, True, width)
+        value = self.predict(row) + width * sqrt(self.leverage(row))
+        if not isfinite(value):
+            raise ValueError("alpha: a bound is out of the range of float64")
+        return value
+
+    def select(self, Phi, alpha):
+        """Return the row with the largest upper bound, the first of those that tie; see `upper` for the arguments.
+
+        Parameters
+        ----------
+        Phi : array_like or sparse, shape (m, d)
+            At least one row.
+        alpha : float
+            Non-negative; with 0 it is the row with the largest prediction.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `upper`, and if there are no rows, or one without an axis for them.
+        """
+        bounds = self.upper(Phi, alpha)
+        if np.ndim(bounds) == 0 or len(bounds) == 0:
+            raise ValueError(f"Phi: expected shape (m, {self.dimension}) with m >= 1, got {np.shape(Phi)}")
+        return int(bounds.argmax())
+
+    cdef cnp.ndarray answers(self, Phi, bint means, bint squares, double alpha):
+        # Of rows (m, d): predictions, leverages, or both: upper bounds.
+        cdef Py_ssize_t i, first, size, m, d = self.dimension
+        cdef cnp.ndarray rows, theta = self.estimate() if means else None, block
+        cdef double* wide
+        cdef tuple parts
+        cdef Rows given
+        cdef cnp.ndarray mean, square
+        if cnp.PyArray_Check(Phi) and cnp.PyArray_TYPE(Phi) == cnp.NPY_FLOAT and cnp.PyArray_NDIM(Phi) == 2:
+            if cnp.PyArray_DIM(Phi, 1) == d and cnp.PyArray_DIM(Phi, 0) >= MANY_ROWS:
+                if not cnp.PyArray_ISCARRAY_RO(Phi):
+                    Phi = np.require(Phi, np.float32, ["C", "A"])
+                return self.single_answers(Phi, means, squares, alpha)
+            return narrowed(self.answers(Phi.astype(np.float64), means, squares, alpha))
+        parts = parts_of(Phi, d)
+        given = rows_in(parts)
+        m = given.n
+        mean, square = doubles(m if means else 0), doubles(m if squares else 0)
+        if given.starts == NULL:
+            scores[double](
+                self._factor, entries(theta) if means else NULL, given.values, entries(mean),
+                entries(square) if squares else NULL, m >= MANY_ROWS, m, d,
+            )
+        else:
+            if means:
+                mean = np.zeros(m)
+                multiply(&given, entries(theta), entries(mean), 1, d)
+            block = doubles(min(m, PIECE) * d)
+            wide = entries(block)
+            for first in range(0, m if squares else 0, PIECE):
+                size = min(m - first, PIECE)
+                with nogil:
+                    for i in range(size):
+                        spread(wide + i * d, &given, first + i, d)
+                scores[double](
+                    self._factor, NULL, wide, NULL, entries(square) + first, m >= MANY_ROWS, size, d
+                )
+        rows = parts[0]
+        if not all_finite(entries(mean), cnp.PyArray_SIZE(mean)):
+            refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", rows)
+            refuse_result("prediction")
+        if not all_finite(entries(square), cnp.PyArray_SIZE(square)):
+            refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", rows)
+            refuse_result("leverage")
+        if not means:
+            return square
+        if squares and not raise_by(entries(mean), entries(square), alpha, m):
+            raise ValueError("alpha: a bound is out of the range of float64")
+        return mean
+
+    cdef cnp.ndarray single_answers(self, cnp.ndarray rows, bint means, bint squares, double alpha):
+        # The same in single precision.
+        cdef Py_ssize_t m = cnp.PyArray_DIM(rows, 0), d = self.dimension
+        cdef Py_ssize_t i
+        cdef cnp.ndarray mean = singles(m if means else 0), square = singles(m if squares else 0), theta = None
+        if means:
+            theta = singles(d)
+            for i in range(d):
+                floats(theta)[i] = <float> entries(self.estimate())[i]
+        scores[float](
+            self._factor, floats(theta) if means else NULL, floats(rows), floats(mean),
+            floats(square) if squares else NULL, True, m, d,
+        )
+        if not (all_single(floats(mean), m if means else 0) and all_single(floats(square), m if squares else 0)):
+            refuse_not_finite("Phi", rows.astype(np.float64))
+            raise ValueError("Phi: a result is out of the range of float32; pass the rows as float64")
+        if not means:
+            return square
+        if squares and not raise_by(floats(mean), floats(square), alpha, m):
+            raise ValueError("alpha: a bound is out of the range of float32; pass the rows as float64")
+        return mean
 
     def solve(self, b):
         """Return V^{-1} b, from the factor in O(d^2) a column.
@@ -1156,13 +1283,22 @@ cdef class Ridge:
         cdef double width = non_negative(scale, "scale")
         cdef Py_ssize_t d = self.dimension, t = self._columns, size = integer(m, "m", 0, MANY // (d * t))
         cdef cnp.ndarray out = standard_normals(rng, size, d * t), theta = self.estimate()
-        cdef Py_ssize_t together = max(TOGETHER // t, 1)
-        cdef cnp.ndarray scratch = doubles(together * d * t)
+        cdef cnp.ndarray scratch = doubles(packed_size(d) + group_size(d)), rows, means
         cdef double* x = entries(out)
         cdef double* work = entries(scratch)
         cdef const double* mean = entries(theta)
-        with nogil:
-            displace(self._factor, mean, width, x, work, size, together, t, d)
+        cdef Py_ssize_t j
+        if t == 1:
+            with nogil:
+                displace(self._factor, mean, width, x, work, size, d)
+        else:
+            # Samples of each target are rows of a block of their own.
+            rows = np.ascontiguousarray(out.reshape(size, d, t).transpose(2, 0, 1))
+            means = np.ascontiguousarray(theta.T)
+            for j in range(t):
+                displace(self._factor, entries(means) + j * d, width, entries(rows) + j * size * d, work, size, d)
+            out = np.ascontiguousarray(rows.transpose(1, 2, 0))
+            x = entries(out)
         if not all_finite(x, d * t * size):
             raise ValueError("scale: a sample is out of the range of float64")
         return out.reshape(size, d, t) if self._several else out
@@ -1230,11 +1366,99 @@ cdef cnp.ndarray single_row(value, Py_ssize_t d):
 
 cdef tuple points(value, Py_ssize_t d):
     # The argument Phi, (m, d) or sparse, as parts of `rows_in`.
-    if not is_sparse(value):
-        return (finite(value, "Phi", d, -1, d),)
-    cdef tuple parts = sparse_rows(value, "Phi", d)
-    refuse_not_finite("Phi.data", parts[0])
+    cdef tuple parts = parts_of(value, d)
+    refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", parts[0])
     return parts
+
+
+cdef tuple parts_of(value, Py_ssize_t d):
+    # The same with entries that may be NaN or infinite: then so is the result of their row.
+    return sparse_rows(value, "Phi", d) if is_sparse(value) else (matrix(value, "Phi", -1, d),)
+
+
+cdef inline float* floats(cnp.ndarray array) noexcept:
+    return <float*> cnp.PyArray_DATA(array)
+
+
+cdef bint all_single(const float* x, Py_ssize_t n) noexcept nogil:
+    # As `all_finite`, in as many sums as fill a vector.
+    cdef float[16] poison
+    cdef float total = 0.0
+    cdef Py_ssize_t i, k
+    memset(poison, 0, sizeof(poison))
+    for i in range(0, n - 15, 16):
+        for k in range(16):
+            poison[k] += x[i + k] * <float> 0.0
+    for i in range(n - n % 16, n):
+        total += x[i] * <float> 0.0
+    for k in range(16):
+        total += poison[k]
+    return total == 0.0
+
+
+cdef cnp.ndarray narrowed(cnp.ndarray result):
+    with np.errstate(over="ignore"):
+        out = result.astype(np.float32)
+    if not np.isfinite(out).all():
+        raise ValueError("Phi: a result is out of the range of float32; pass the rows as float64")
+    return out
+
+
+cdef bint raise_by(real* mean, const real* square, double alpha, Py_ssize_t m) noexcept nogil:
+    # mean <- mean + alpha square^{1/2}; return whether all are finite.
+    cdef real width = <real> alpha
+    cdef Py_ssize_t i
+    for i in range(m):
+        mean[i] += width * <real> sqrt(square[i])
+    if real is double:
+        return all_finite(mean, m)
+    else:
+        return all_single(mean, m)
+
+
+cdef int scores(
+    const double* u, const real* theta, const real* x, real* mean, real* square, bint grouped, Py_ssize_t m,
+    Py_ssize_t d
+) except -1:
+    # For the rows of x (m, d): mean (m,) <- x theta unless theta is NULL, and square (m,) <- |U^{-T} x|^2 unless that
+    # is NULL: `grouped`, or one by one, in double precision only.
+    cdef Py_ssize_t first = 0, size, packed = packed_size(d) if grouped else 0
+    cdef cnp.ndarray scratch
+    cdef real* work = NULL
+    if square != NULL:
+        scratch = doubles(packed + (group_size(d) if grouped else d))
+        work = <real*> cnp.PyArray_DATA(scratch)
+    if square != NULL and grouped:
+        with nogil:
+            pack(u, work, d)
+    while first < m:
+        PyErr_CheckSignals()
+        size = min(m - first, BLOCK if square == NULL else PIECE)
+        with nogil:
+            if theta != NULL:
+                inner_products(x + first * d, theta, mean + first, size, d)
+            if square != NULL:
+                piece(u, x + first * d, square + first, work, work + packed, grouped, size, d)
+        first += size
+    return 0
+
+
+cdef void piece(
+    const double* u, const real* x, real* square, const real* packed, real* group, bint grouped, Py_ssize_t m,
+    Py_ssize_t d
+) noexcept nogil:
+    cdef real[GROUP_SINGLE] unused, squares
+    cdef Py_ssize_t i = 0, size
+    if not grouped:
+        if real is double:
+            for i in range(m):
+                square[i] = leverage(u, x + i * d, group, d)
+        return
+    while i < m:
+        size = gather(x + i * d, d, m - i, group, d)
+        score[real](packed, NULL, group, group, unused, squares, d)
+        memcpy(square + i, squares, size * sizeof(real))
+        i += size
 
 
 cdef cnp.ndarray finite(value, str name, Py_ssize_t d, Py_ssize_t rows, Py_ssize_t columns):
@@ -1255,9 +1479,6 @@ cdef void multiply(
     cdef const double* weight
     for i in range(rows.n):
         first = begin_of(rows, i, d)
-        if t == 1 and rows.starts == NULL:
-            out[i] = dot(rows.values + first, weights, d)
-            continue
         for k in range(first, begin_of(rows, i + 1, d)):
             weight = weights + (k - first if rows.starts == NULL else rows.columns[k]) * t
             for j in range(t):
@@ -1287,25 +1508,6 @@ cdef void solve_both(const double* factor, double* x, Py_ssize_t m, Py_ssize_t d
     else:
         solve_block_transposed(factor, x, m, d)
     solve_up(factor, x, m, d)
-
-
-cdef void displace(
-    const double* factor, const double* mean, double width, double* z, double* work, Py_ssize_t m, Py_ssize_t together,
-    Py_ssize_t t, Py_ssize_t d
-) noexcept nogil:
-    # z_k (d, t) <- mean + width U^{-1} z_k for the m samples of z (m, d, t), `together` of them as columns of `work`.
-    cdef Py_ssize_t k, q, first = 0, size
-    while first < m:
-        size = min(m - first, together)
-        for k in range(size):
-            for q in range(d * t):
-                work[q * size + k] = z[(first + k) * d * t + q]
-        # work (d, t size)
-        solve_block(factor, work, t * size, d)
-        for k in range(size):
-            for q in range(d * t):
-                z[(first + k) * d * t + q] = mean[q] + width * work[q * size + k]
-        first += size
 
 
 cdef int refuse_result(str what) except -1:

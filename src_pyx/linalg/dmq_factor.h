@@ -61,42 +61,17 @@ DMQ_WIDE static void dmq_solve_transposed(const double* u, double* x, ptrdiff_t 
         k = dmq_forward(u, x, k, d);
 }
 
-/* out_i <- |U^{-T} x_i|^2 for m rows (m, d), with `work` of d DMQ_LANES doubles. DMQ_LANES rows are solved side by
-   side, a vector of them for each k; a few are solved one by one, with the same operations. There are 32 lanes because
-   GCC unrolls shorter loops. They take as long as 10 single rows at d = 16, and as 24 from d = 128 on. */
-#define DMQ_LANES 32
-DMQ_WIDE static void dmq_leverage(
-    const double* restrict u, const double* restrict x, double* restrict out,
-    double* restrict work, ptrdiff_t m, ptrdiff_t d)
+/* |U^{-T} x|^2; `work` of d doubles. */
+DMQ_WIDE static double dmq_leverage(
+    const double* restrict u, const double* restrict x, double* restrict work, ptrdiff_t d)
 {
-    ptrdiff_t i = 0, few = d < 128 ? 8 + d / 8 : 24;
-    for (; m - i >= few; i += DMQ_LANES) {
-        ptrdiff_t lanes = m - i < DMQ_LANES ? m - i : DMQ_LANES;
-        double solved[DMQ_LANES], total[DMQ_LANES] = {0.0};
-        for (ptrdiff_t j = 0; j < d; j++)
-            for (ptrdiff_t l = 0; l < DMQ_LANES; l++)
-                work[j * DMQ_LANES + l] = l < lanes ? x[(i + l) * d + j] : 0.0;
-        for (ptrdiff_t k = 0; k < d; k++) {
-            for (ptrdiff_t l = 0; l < DMQ_LANES; l++) {
-                solved[l] = work[k * DMQ_LANES + l] / u[k * d + k];
-                total[l] += solved[l] * solved[l];
-            }
-            for (ptrdiff_t j = k + 1; j < d; j++)
-                for (ptrdiff_t l = 0; l < DMQ_LANES; l++)
-                    work[j * DMQ_LANES + l] -= u[k * d + j] * solved[l];
-        }
-        for (ptrdiff_t l = 0; l < lanes; l++)
-            out[i + l] = total[l];
-    }
-    for (; i < m; i++) {
-        double total = 0.0;
-        for (ptrdiff_t j = 0; j < d; j++)
-            work[j] = x[i * d + j];
-        for (ptrdiff_t k = 0; k < d;)
-            for (ptrdiff_t end = dmq_forward(u, work, k, d); k < end; k++)
-                total += work[k] * work[k];
-        out[i] = total;
-    }
+    double total = 0.0;
+    for (ptrdiff_t j = 0; j < d; j++)
+        work[j] = x[j];
+    for (ptrdiff_t k = 0; k < d;)
+        for (ptrdiff_t end = dmq_forward(u, work, k, d); k < end; k++)
+            total += work[k] * work[k];
+    return total;
 }
 
 /* |U^{-1}|^2 in the Frobenius norm, column by column of U^{-T}, or infinity as soon as it exceeds `most`; `x` of d
@@ -123,7 +98,8 @@ DMQ_WIDE static double dmq_wide_dot(const double* x, const double* y, ptrdiff_t 
     return dmq_dot(x, y, n);
 }
 
-/* x (d, m) <- U^{-T} x, DMQ_LANES columns side by side. */
+/* x (d, m) <- U^{-T} x, DMQ_LANES columns side by side: 32, because GCC unrolls shorter loops. */
+#define DMQ_LANES 32
 DMQ_WIDE static void dmq_solve_block_transposed(const double* restrict u, double* restrict x, ptrdiff_t m, ptrdiff_t d)
 {
     for (ptrdiff_t first = 0; first < m; first += DMQ_LANES) {
