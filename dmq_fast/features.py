@@ -19,7 +19,9 @@ array([[0., 0., 1.],
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from math import sqrt
 from typing import Any
 
@@ -47,6 +49,7 @@ __all__ = [
     "Nystrom",
     "OneHot",
     "RandomFourier",
+    "Seen",
     "TileCoding",
     "action_blocks",
     "grid",
@@ -129,3 +132,155 @@ def action_blocks(phi: ArrayLike) -> Array:
     if n_actions == 0 or d == 0:
         raise ValueError(f"phi: expected shape (S, K, d) with K, d >= 1, got {blocks.shape}")
     return blocks.reshape(n_states, n_actions * d) / sqrt(n_actions)
+
+
+class Seen:
+    """The unit vector of an observation, by the number that it got when it was first seen.
+
+    It needs no knowledge of the observations but that they are few: numbers, texts, arrays, and tuples, lists and dicts
+    of them. Numbers that are equal count as the same whatever their type is. An environment asks it for features and it
+    gives a new observation the next number. Numbers never change, and where a run is resumed, its journal gives them
+    back. A learned policy asks for observations without numbering them: one that was never seen has features 0, and
+    a greedy policy takes the first action there.
+
+    Parameters
+    ----------
+    size : int, default 2048
+        d, the most observations that can be told apart, >= 1. Costs are those of the observations that were seen, but
+        for vectors of this length.
+    keys : iterable of int, optional
+        Keys of observations that have the first numbers, as the attribute has them.
+
+    Attributes
+    ----------
+    dimension : int
+        The size.
+    keys : list of int
+        A hash of 64 bits of each observation, in the order of numbers.
+
+    Notes
+    -----
+    The order in which observations are first seen decides which coordinate each has, so whatever plays an environment
+    with this map has to play its episodes in one order: a run leaves them to its own thread, whatever the number of its
+    workers.
+
+    Examples
+    --------
+    >>> phi = Seen(3)
+    >>> phi(["left", "right", "left"])
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [1., 0., 0.]])
+    >>> phi.known(["right", "middle"])
+    array([[0., 1., 0.],
+           [0., 0., 0.]])
+    """
+
+    def __init__(self, size: int = 2048, keys: Iterable[int] = ()) -> None:
+        self.dimension = integer("size", size, 1)
+        self._numbers: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self.restore(0, keys)
+
+    def __call__(self, observations: Any) -> Array:
+        """Return the features (n, d) of n observations; those that are new get numbers.
+
+        Raises
+        ------
+        ValueError
+            If there are more than `size` of them.
+        TypeError
+            If an observation is of another kind.
+        """
+        numbers = self._numbers
+        columns = []
+        for observation in observations:
+            key = key_of(observation)
+            number = numbers.get(key)
+            columns.append(self._number(key) if number is None else number)
+        phi = np.zeros((len(columns), self.dimension))
+        phi[np.arange(len(columns)), columns] = 1.0
+        return phi
+
+    def known(self, observations: Any) -> Array:
+        """Return the features (n, d) of n observations, 0 of those that were never seen."""
+        columns = [self._numbers.get(key_of(observation), -1) for observation in observations]
+        phi = np.zeros((len(columns), self.dimension))
+        rows = [row for row, column in enumerate(columns) if column >= 0]
+        phi[rows, [columns[row] for row in rows]] = 1.0
+        return phi
+
+    @property
+    def keys(self) -> list[int]:
+        """The keys of the observations seen, in the order of their numbers."""
+        return list(self._numbers)
+
+    def restore(self, first: int, keys: Iterable[int]) -> None:
+        """Give observations with these keys the numbers first, first + 1, ..., or find that they have them.
+
+        Raises
+        ------
+        ValueError
+            If one has another number, or there are more than `size`.
+        """
+        for number, key in enumerate(keys, first):
+            if self._numbers.get(key) is None and len(self._numbers) == number < self.dimension:
+                self._numbers[key] = number
+            if self._numbers.get(key) != number:
+                raise ValueError(f"keys: expected at most {self.dimension} different ones, each with its number")
+
+    def _number(self, key: int) -> int:
+        with self._lock:
+            if len(self._numbers) == self.dimension and key not in self._numbers:
+                raise ValueError(
+                    f"features: expected at most {self.dimension:,} different observations, and there are more: give "
+                    f"Seen({2 * self.dimension}) if they are few, else features of their own, a function from "
+                    "observations (n, ...) to (n, d)"
+                )
+            return self._numbers.setdefault(key, len(self._numbers))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Seen, (self.dimension, self.keys))
+
+    def __repr__(self) -> str:
+        return f"Seen({self.dimension})"
+
+
+def key_of(observation: Any) -> int:
+    """Return a hash of 64 bits of an observation, the same for equal ones in every process."""
+    return int.from_bytes(blake2b(spelled(observation), digest_size=8).digest(), "little", signed=True)
+
+
+def spelled(observation: Any) -> bytes:
+    """Return an observation as bytes, the same for equal ones."""
+    if isinstance(observation, str):
+        return b"s" + observation.encode("utf-8", "surrogatepass")
+    if isinstance(observation, bytes):
+        return b"b" + observation
+    if observation is None:
+        return b"n"
+    if isinstance(observation, Mapping):
+        pairs = sorted((spelled(key), spelled(value)) for key, value in observation.items())
+        return joined(b"m", [part for pair in pairs for part in pair])
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # of parts of several shapes
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind in "biuf":
+        exact = array.dtype.kind in "bf" or not array.size or bool(np.abs(array.astype(np.float64)).max() < 2.0**53)
+        # Sums with 0 turn -0.0 into 0.0.
+        plain = array.astype(np.float64) + 0.0 if exact else array.astype(f"{array.dtype.kind}8")
+        return b"a%d" % (not exact) + repr(array.shape).encode() + plain.tobytes()
+    if array.dtype.kind == "U" and array.ndim == 0:
+        return spelled(str(array))
+    if isinstance(observation, tuple | list) or (isinstance(observation, np.ndarray) and observation.ndim):
+        return joined(b"t", [spelled(part) for part in observation])
+    raise TypeError(
+        f"observation: expected numbers, texts, arrays, or tuples and dicts of them, got {type(observation).__name__}; "
+        "give features, a function from n observations to (n, d)"
+    )
+
+
+def joined(kind: bytes, parts: Sequence[bytes]) -> bytes:
+    """Return parts as one text that no other parts have."""
+    return kind + b"".join(b"%d:%b" % (len(part), part) for part in parts)

@@ -15,12 +15,17 @@ from numpy.typing import NDArray
 from dmq_fast import features as maps
 from dmq_fast._support.arrays import first_positions
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers, is_sparse
+from dmq_fast.spaces import Finite, described_space
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import Sparse
 
 __all__ = [
+    "Anything",
+    "ArrayForm",
+    "Form",
     "MapObserver",
+    "Numbers",
     "Observer",
     "OneHot",
     "StateObserver",
@@ -50,9 +55,8 @@ class Observer(Protocol):
     def n_actions(self) -> int:
         """Number of actions K."""
 
-    @property
-    def first_action(self) -> int:
-        """The number that the environment gives to action 0."""
+    def named(self, actions: NDArray[np.int64], alone: bool) -> Any:
+        """Return actions (n,), or the first alone, as the environment names them."""
 
     def see(self, level: int, observation: Any) -> Seen:
         """Return the features of one observation, or of a block of them."""
@@ -75,45 +79,198 @@ class OneHot:
         return phi
 
 
+class Form(Protocol):
+    """How observations are kept, so that n of them make a block for a feature map."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation in a block."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of a block."""
+
+    def keep(self, observation: Any) -> Any:
+        """Return one observation as it is kept; raise TypeError or ValueError if it is none."""
+
+    def block(self, given: Any) -> tuple[NDArray[Any], bool]:
+        """Return the block (n, ...) of one or several observations, and whether it was one alone."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the form as data that JSON can hold."""
+
+
+class ArrayForm:
+    """Arrays of one shape and type.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of an observation.
+    paired : bool, optional
+        Whether the first observation of the episode and the current one, a pair, are kept as one array: joined along
+        the first axis.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: Any, paired: bool = False) -> None:
+        self.single, self.dtype, self.paired = tuple(shape), np.dtype(dtype), paired
+        self.shape = (2 * (*self.single, 1)[0], *self.single[1:]) if paired else self.single
+
+    def keep(self, observation: Any) -> NDArray[Any]:
+        """Return one observation as it is kept; see `Form.keep`."""
+        if not self.paired:
+            return observed("observation", observation, self.single, self.dtype)
+        first, current = pair_of(observation)
+        parts = [observed("observation", part, self.single, self.dtype) for part in (first, current)]
+        return np.concatenate([np.atleast_1d(part) for part in parts])
+
+    def block(self, given: Any) -> tuple[NDArray[Any], bool]:
+        """Return the block of one or several observations; see `Form.block`."""
+        if self.paired:
+            firsts, currents = (ArrayForm(self.single, self.dtype).block(part) for part in pair_of(given))
+            if len(firsts[0]) != len(currents[0]):
+                raise ValueError(
+                    f"observation: expected as many first ones as {len(currents[0])}, got {len(firsts[0])}"
+                )
+            n = len(firsts[0])
+            parts = [part.reshape(n, *(self.single or (1,))) for part in (firsts[0], currents[0])]
+            return np.concatenate(parts, axis=1), firsts[1] and currents[1]
+        numbers = as_numbers("observation", given)
+        alone = numbers.shape == self.single
+        block = numbers[None] if alone else numbers
+        if block.shape[1:] != self.single or block.ndim != len(self.single) + 1:
+            raise ValueError(
+                f"observation: expected shape {self.single}, or (n, ...) of n of them, got {numbers.shape}"
+            )
+        return np.ascontiguousarray(observed("observation", block, block.shape, self.dtype)), alone
+
+    def describe(self) -> dict[str, Any]:
+        """Return the form as data; see `Form.describe`."""
+        return {"shape": list(self.single), "dtype": self.dtype.str} | ({"paired": True} if self.paired else {})
+
+
+class Numbers:
+    """Elements of a finite space, kept as their numbers."""
+
+    shape: tuple[int, ...] = ()
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, space: Finite, name: str = "observation") -> None:
+        self.space, self.name = space, name
+
+    def keep(self, observation: Any) -> int:
+        """Return the number of an observation; see `Form.keep`."""
+        try:
+            return self.space.number(observation)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+    def block(self, given: Any) -> tuple[NDArray[Any], bool]:
+        """Return the numbers of one observation, or of a list or array of them; see `Form.block`."""
+        alone = self.space.is_one(given)
+        if not alone and not isinstance(given, list | np.ndarray):
+            raise ValueError(f"{self.name}: expected one of the space, or a list of them, got {given!r:.80}")
+        return np.array([self.keep(one) for one in ([given] if alone else given)], dtype=np.int64), alone
+
+    def describe(self) -> dict[str, Any]:
+        """Return the form as data; see `Form.describe`."""
+        return {"space": self.space.describe()}
+
+
+class Anything:
+    """Objects of any kind, kept as they are; several of them make a list.
+
+    Parameters
+    ----------
+    lists : bool, optional
+        Whether an observation is itself a list: then several make an array of objects.
+    """
+
+    shape: tuple[int, ...] = ()
+    dtype = np.dtype(object)
+
+    def __init__(self, lists: bool = False) -> None:
+        self.lists = lists
+
+    def keep(self, observation: Any) -> Any:
+        """Return an observation, an array as a copy, as environments may write into theirs; see `Form.keep`."""
+        return observation.copy() if isinstance(observation, np.ndarray) else observation
+
+    def block(self, given: Any) -> tuple[NDArray[Any], bool]:
+        """Return the block of one observation, or of a list of them; see `Form.block`."""
+        if self.lists:
+            alone = not (isinstance(given, np.ndarray) and given.dtype == object)
+        else:
+            alone = not isinstance(given, list)
+        several = [given] if alone else given
+        block = np.empty(len(several), dtype=object)
+        for place, one in enumerate(several):
+            block[place] = one
+        return block, alone
+
+    def describe(self) -> dict[str, Any]:
+        """Return the form as data; see `Form.describe`."""
+        return {"any": "list" if self.lists else "object"}
+
+
+def pair_of(given: Any) -> tuple[Any, Any]:
+    """Return the first and the current observation of an episode."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise ValueError(f"observation: expected the pair (first of the episode, current one), got {given!r:.80}")
+    return given
+
+
+def described_form(data: Mapping[str, Any]) -> Form:
+    """Return the form that `describe` wrote down."""
+    if "space" in data:
+        return Numbers(described_space(data["space"]))
+    if "any" in data:
+        return Anything(data["any"] == "list")
+    return ArrayForm(data["shape"], np.dtype(data["dtype"]), bool(data.get("paired", False)))
+
+
 class MapObserver:
-    """Observer of observations that are arrays, by a function from blocks of them to features.
+    """Observer of observations of one form, by a function from blocks of them to features.
 
     Parameters
     ----------
     features : callable
-        From observations (n, ...) to features (n, d).
-    shape : tuple of int
-        Shape of one observation.
-    dtype : numpy.dtype
-        Of observations.
+        From a block (n, ...) to features (n, d).
+    form : Form
     n_actions : int
     first_action : int, optional
+        The number that the environment gives to action 0.
+    actions : Finite, optional
+        The space of actions, where they are not integers.
     """
 
     def __init__(
         self,
         features: Callable[[NDArray[Any]], Floats],
-        shape: Sequence[int],
-        dtype: Any,
+        form: Form,
         n_actions: int,
         first_action: int = 0,
+        actions: Finite | None = None,
     ) -> None:
-        self.features, self.shape, self.dtype = features, tuple(shape), np.dtype(dtype)
-        self.n_actions, self.first_action = n_actions, first_action
+        self.features, self.form = features, form
+        self.n_actions, self.first_action, self.actions = n_actions, first_action, actions
+
+    def named(self, actions: NDArray[np.int64], alone: bool) -> Any:
+        """Return actions as the environment names them; see `Observer.named`."""
+        if self.actions is None:
+            return in_numbers(actions + self.first_action, alone)
+        elements = [self.actions.element(action) for action in actions.tolist()]
+        return elements[0] if alone else elements
 
     def see(self, level: int, observation: Any) -> Seen:
         """Return the features of one observation, or of a block (n, ...); see `Observer.see`."""
-        given = as_numbers("observation", observation)
-        alone = given.shape == self.shape
-        block = given[None] if alone else given
-        if block.shape[1:] != self.shape or block.ndim != len(self.shape) + 1:
-            raise ValueError(f"observation: expected shape {self.shape}, or (n, ...) of n of them, got {given.shape}")
-        block = np.ascontiguousarray(observed("observation", block, block.shape, self.dtype))
+        block, alone = self.form.block(observation)
         if isinstance(self.features, OneHot):
             low, n = self.features.start, self.features.n
             if block.size and not (low <= block.min() and block.max() < low + n):
                 raise ValueError(f"observation: expected one in [{low}, {low + n}), got {block.min()} to {block.max()}")
-        return Seen(as_floats("features", self.features(block), (len(block), None)), alone)
+        features = self.features.known if isinstance(self.features, maps.Seen) else self.features
+        return Seen(as_floats("features", features(block), (len(block), None)), alone)
 
     def describe(self) -> dict[str, Any]:
         """Return the observer as data; see `Observer.describe`."""
@@ -121,22 +278,35 @@ class MapObserver:
         name = type(self.features).__name__
         if isinstance(self.features, OneHot):
             made = self.features.n, self.features.start
-        elif isinstance(self.features, FeatureMap) and getattr(maps, name, None) is type(self.features):
+        elif isinstance(self.features, FeatureMap | maps.Seen) and getattr(maps, name, None) is type(self.features):
             made = self.features.__reduce__()[1]  # type: ignore[assignment]
         if made is None:
             return unnamed(self.features)
-        return {
+        described: dict[str, Any] = {
             "kind": "map",
             "features": "one-hot" if isinstance(self.features, OneHot) else name,
             "arguments": [one.tolist() if isinstance(one, np.ndarray) else one for one in made],
-            "shape": list(self.shape),
-            "dtype": self.dtype.str,
+            **self.form.describe(),
             "n_actions": self.n_actions,
             "first_action": self.first_action,
         }
+        return described if self.actions is None else described | {"actions": self.actions.describe()}
 
 
-class TableObserver:
+def in_numbers(actions: NDArray[np.int64], alone: bool) -> Any:
+    """Return actions (n,), or the first alone as an int."""
+    return int(actions[0]) if alone else actions
+
+
+class Numbered:
+    """An observer of an environment whose actions are 0, ..., K - 1."""
+
+    def named(self, actions: NDArray[np.int64], alone: bool) -> Any:
+        """Return actions as the environment names them; see `Observer.named`."""
+        return in_numbers(actions, alone)
+
+
+class TableObserver(Numbered):
     """Observer of the states of a finite MDP by their numbers.
 
     Parameters
@@ -147,8 +317,6 @@ class TableObserver:
     numbers : numpy.ndarray of int, optional
         Ascending numbers under which the first states of every level are observed. Default: 0, 1, ...
     """
-
-    first_action = 0
 
     def __init__(
         self, tables: Sequence[Floats | Sparse], n_actions: int, numbers: NDArray[np.integer[Any]] | None = None
@@ -189,10 +357,8 @@ class TableObserver:
         }
 
 
-class StateObserver:
+class StateObserver(Numbered):
     """Observer of the states of a `BatchEnvironment`, by its own method `features`."""
-
-    first_action = 0
 
     def __init__(self, env: Any) -> None:
         self.env, self.n_actions = env, int(env.n_actions)
@@ -207,10 +373,10 @@ class StateObserver:
         return unnamed(self.env)
 
 
-class Unnamed:
+class Unnamed(Numbered):
     """Stands for an observer that was written down, but whose feature map has no name: it refuses to see."""
 
-    n_actions, first_action = 0, 0
+    n_actions = 0
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -242,7 +408,8 @@ def observer_of(env: Any) -> Observer | None:
     features = getattr(env, "features", None)
     if hasattr(env, "handle"):  # a compiled environment: observations are its own features
         shape = (int(env.handle.dimension),)
-        return MapObserver(np.asarray if features is None else features, shape, np.float64, int(env.n_actions))
+        form = ArrayForm(shape, np.float64)
+        return MapObserver(np.asarray if features is None else features, form, int(env.n_actions))
     return StateObserver(env) if callable(features) and hasattr(env, "n_actions") else None
 
 
@@ -256,7 +423,8 @@ def described(data: Mapping[str, Any]) -> Observer:
 
     Examples
     --------
-    >>> written = MapObserver(maps.Fourier([0.0], [1.0], order=1), (1,), np.float64, n_actions=2).describe()
+    >>> form = ArrayForm((1,), np.float64)
+    >>> written = MapObserver(maps.Fourier([0.0], [1.0], order=1), form, n_actions=2).describe()
     >>> described(written).see(0, [0.0]).features.round(3)
     array([[0.707, 0.707]])
     """
@@ -272,7 +440,8 @@ def described(data: Mapping[str, Any]) -> Observer:
     features = OneHot if data["features"] == "one-hot" else getattr(maps, data["features"])
     make = getattr(features, "from_frequencies", features)  # of what was drawn
     sizes = int(data["n_actions"]), int(data["first_action"])
-    return MapObserver(make(*data["arguments"]), data["shape"], np.dtype(data["dtype"]), *sizes)
+    actions = described_space(data["actions"]) if "actions" in data else None
+    return MapObserver(make(*data["arguments"]), described_form(data), *sizes, actions)
 
 
 def one_hot_columns(table: Floats | Sparse) -> list[int] | None:

@@ -242,16 +242,18 @@ class Policy:
         ----------
         level : int
         observation : object
-            Of a Gymnasium environment, one observation or a block of n; of tables, the number of a state or n of them
-            (those of Gymnasium where the tables are Gymnasium's); of a `BatchEnvironment`, its own states; of a
-            `CompiledEnv`, its own features, before any feature map.
+            Of an environment that is stepped (Gymnasium's, dm_env's, an object of one's own), one observation, or a
+            block of n: an array, or a list of observations that are no arrays. Where it was learned with
+            ``history="first"``, the pair of the first observation of the episode and the current one. Of tables, the
+            number of a state or n of them (those of Gymnasium where the tables are Gymnasium's); of a
+            `BatchEnvironment`, its own states; of a `CompiledEnv`, its own features, before any feature map.
         rng : numpy.random.Generator, optional
             For rules that draw.
 
         Returns
         -------
         int, or numpy.ndarray of int64, shape (n,)
-            As the environment numbers its actions.
+            As the environment numbers its actions; where they are no integers, the action itself, or a list of n.
 
         Raises
         ------
@@ -315,8 +317,7 @@ class BoundPolicy(Policy):
         """Return the action for an observation; see `Policy.act_on`."""
         seen = self.observer.see(level, observation)
         given: Any = self.act(level, seen.features, n_actions=self.observer.n_actions, rng=rng)
-        actions: NDArray[np.int64] = given + self.observer.first_action
-        return int(actions[0]) if seen.alone else actions
+        return self.observer.named(given, seen.alone)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As in a file: an environment in the observer may be one that cannot be pickled.

@@ -317,6 +317,6 @@ def test_gymnasium_checks_its_own():
 
 
 def test_what_is_no_environment_is_refused():
-    words = "env: expected a CompiledEnv, a BatchEnvironment or a FiniteMDP, got"
-    objects = [None, "lock", Walk, dmq.samplers.RolloutSampler(environments.chain(3))]
+    words = "env: expected a CompiledEnv, a BatchEnvironment or a FiniteMDP, or an object with reset and step, got"
+    objects = [None, 3, dmq.samplers.RolloutSampler(environments.chain(3))]
     refused((lambda env=env: check(env), TypeError, words) for env in objects)

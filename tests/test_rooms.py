@@ -15,6 +15,7 @@ ROOMS = [
     "kernels",
     "homogeneity",
     "sklearn",
+    "spaces",
     "features",
     "rewards",
     "observing",

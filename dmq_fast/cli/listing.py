@@ -47,14 +47,18 @@ def envs(arguments: Sequence[str]) -> int:
                 ),
                 option_line(
                     "",
-                    "An environment of your own: NAME returns a FiniteMDP, CompiledEnv, BatchEnvironment or Sampler.",
+                    "An environment of your own: NAME returns a FiniteMDP, CompiledEnv, BatchEnvironment or Sampler, "
+                    "an environment of Gymnasium's or dm_env's, or an object with reset and step.",
                 ),
                 "gym:ID",
-                *parameter_lines(registry.describe_gymnasium()),
+                *parameter_lines(registry.describe_prefixed("gym:")),
                 option_line("--make", "KEY=VALUE: argument of gymnasium.make; may be repeated"),
                 option_line(
                     "", "Any Gymnasium environment with discrete actions, such as FrozenLake-v1 or Acrobot-v1."
                 ),
+                "bsuite:ID",
+                *parameter_lines(registry.describe_prefixed("bsuite:")),
+                option_line("", "An experiment of bsuite's and the number of its setting, such as deep_sea/10."),
             ]
     except ValueError as error:
         return usage_error(f"envs: {error}")
@@ -66,10 +70,12 @@ def described_environment(name: str) -> tuple[str, tuple[Parameter, ...]]:
     from dmq_fast._support.described import parameters_of, summary_of
     from dmq_fast._support.imported import imported
     from dmq_fast.environments import registry
+    from dmq_fast.environments.exams import bsuite_environment
     from dmq_fast.environments.gym.ids import gymnasium_environment
 
-    if name.startswith(registry.GYMNASIUM_PREFIX):
-        return summary_of(gymnasium_environment), registry.describe_gymnasium()
+    if name.startswith(registry.PREFIXES):
+        made = gymnasium_environment if name.startswith(registry.GYMNASIUM_PREFIX) else bsuite_environment
+        return summary_of(made), registry.describe_prefixed(name)
     if name not in registry.REGISTRY and ":" not in name:
         registry.make(name)  # raises the error that lists the names
     with output_apart():

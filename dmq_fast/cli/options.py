@@ -46,7 +46,8 @@ examples:
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
-  dmq-fast learn gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast learn FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast learn bsuite:deep_sea/10
   dmq-fast run cart-pole --horizon 50 --max-trajectories 100000
   dmq-fast learn --env-file my_env.py:make_env --make size=5
   dmq-fast learn --env-file my_env.py:make_env --check
@@ -274,7 +275,8 @@ def add_make(group: argparse._ArgumentGroup, help_text: str) -> None:
 
 def environment_parser(command: str, learner: str, name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
     """Return the parser of a command such as ``run NAME``, and the names of the environment's parameters."""
-    from dmq_fast.environments import registry
+    from dmq_fast._support.described import parameters_of
+    from dmq_fast.environments import as_environment, registry
     from dmq_fast.learners.named import decisions_of
 
     parser = command_parser(
@@ -293,17 +295,25 @@ def environment_parser(command: str, learner: str, name: str | None) -> tuple[ar
     if name is None:
         group.add_argument(
             "--env-file", required=True, metavar="FILE:NAME",
-            help="the function NAME in the Python file FILE returns a FiniteMDP, CompiledEnv, BatchEnvironment or "
-            "Sampler",
+            help="the function NAME in the Python file FILE returns an environment: a FiniteMDP, CompiledEnv, "
+            "BatchEnvironment or Sampler, an environment of Gymnasium's or dm_env's, or an object with reset and step",
         )  # fmt: skip
         add_make(group, "argument of NAME")
+        group.add_argument(
+            "--env-seed", type=nonnegative_integer, metavar="S",
+            help="seed of the environment, for a parameter rng or seed of NAME; default: that of NAME",
+        )  # fmt: skip
+        for parameter in parameters_of(as_environment, but=("source", "rng")):
+            add_parameter(group, parameter, parameter.type)
         return parser, []
     group.add_argument(
         "--env-seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the environment; default: 0"
     )
-    if name.startswith(registry.GYMNASIUM_PREFIX):
-        parameters = registry.describe_gymnasium()
-        add_make(group, "argument of gymnasium.make")
+    if name.startswith(registry.PREFIXES):
+        parameters = registry.describe_prefixed(name)
+        add_make(
+            group, "argument of gymnasium.make" if name.startswith(registry.GYMNASIUM_PREFIX) else argparse.SUPPRESS
+        )
     else:
         known = registry.describe()
         if name not in known:

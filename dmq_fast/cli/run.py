@@ -110,9 +110,9 @@ def start(command: str, arguments: Sequence[str], purpose: str) -> int:
     parser = command_parser(
         command,
         usage=f"dmq-fast {command} ENV [options]\n       dmq-fast {command} --env-file FILE:NAME [options]",
-        description=f"{purpose} ENV is a name that dmq-fast envs lists, or gym:ID; or the function NAME in the Python "
-        "file FILE returns an environment of your own. With ENV or FILE:NAME in front of it, --help also lists the "
-        "parameters of the environment.",
+        description=f"{purpose} ENV is a name that dmq-fast envs lists, an id of Gymnasium's, alone or as gym:ID, or "
+        "bsuite:ID; or the function NAME in the Python file FILE returns an environment of your own. With ENV or "
+        "FILE:NAME in front of it, --help also lists the parameters of the environment.",
         parents=[learner_options(LEARNERS[command])],
         epilog=EXAMPLES + "\n" + EXIT_CODES,
     )
@@ -126,7 +126,7 @@ def first_expected(command: str, arguments: Sequence[str]) -> str:
 
     message = "expected the name of an environment first, or --env-file"
     for i, argument in enumerate(arguments):
-        if argument in registry.REGISTRY or argument.startswith(registry.GYMNASIUM_PREFIX):
+        if argument in registry.REGISTRY or argument.startswith(registry.PREFIXES):
             return f"{message}; did you mean {shlex.join([command, argument, *arguments[:i], *arguments[i + 1 :]])!r}?"
     meant = [suggestion(argument.partition("=")[0], ["--env-file"]) for argument in arguments]
     return f"{message}, got {arguments[0]}{''.join(meant) or '; see dmq-fast envs'}"
@@ -196,7 +196,11 @@ def read_options(noted: Command, changes: dict[str, Any]) -> Given:
     Of the code that the arguments may name, only that of the environment is run, in the working directory of the
     command if it is still there.
     """
+    from dmq_fast.environments import registry
+
     command, name, arguments, place = noted
+    if name is not None:
+        name = registry.full_name(name)
     parser, own = environment_parser(command, LEARNERS[command], name)
     options = vars(parser.parse_args(arguments)) | changes
     parameters = {key: options[key] for key in own if options[key] is not None}
@@ -243,6 +247,7 @@ def check_environment(command: str, given: Given) -> int:
 @output_apart()
 def prepare(said: str, given: Given) -> Job:
     """Make the run that options describe."""
+    from dmq_fast.engine.session import is_repeatable
     from dmq_fast.learners.named import decisions_of, named_learner, resources_of
 
     command, subject, options = given
@@ -256,7 +261,8 @@ def prepare(said: str, given: Given) -> Job:
     progress = None if quiet else ProgressLine(lambda progress: progress.text(horizon))
     how["progress"] = signals.checking(progress)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
-    if options["out"] is not None and options.get("arithmetic") in (None, "float64"):
+    kept = options.get("arithmetic") in (None, "float64") and (is_repeatable(learner.sampler) or not learner.redraws)
+    if options["out"] is not None and kept:
         how["journal"] = options["out"] / JOURNAL
     learner.resources(**how)  # refuses wrong ones before a directory is claimed
     return Job(said, subject, learner, how, options, progress)

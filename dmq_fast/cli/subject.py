@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ __all__ = ["Subject", "make_subject"]
 
 
 class Subject(NamedTuple):
-    """An environment with its name, parameters and seed in reports; the seed is None for one from a file."""
+    """An environment with its name, parameters and seed in reports; the seed is None where nothing is drawn from it."""
 
     env: FiniteMDP | Sampler
     name: str
@@ -37,15 +37,25 @@ def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str
     from dmq_fast.samplers import as_sampler
 
     if name is None:
-        return Subject(load_environment(options["env_file"], parameters), options["env_file"], parameters, None)
+        place, seed = options["env_file"], options["env_seed"]
+        how = {key: options[key] for key in DOOR if options[key] is not None}
+        given = parameters | {key: value for key, value in how.items() if key not in parameters}
+        return Subject(load_environment(place, parameters, seed, how), place, given, seed)
     env = registry.make(name, rng=options["env_seed"], **parameters)
     subject = env if isinstance(env, FiniteMDP) else as_sampler(env)
-    return Subject(subject, env.name, env.parameters, options["env_seed"])
+    return Subject(subject, env.name, env.parameters, options["env_seed"] if registry.draws(name) else None)
 
 
-def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampler:
+DOOR = ("horizon", "features", "history", "wrapper")
+"""Options of an environment from a file that `as_environment` takes."""
+
+
+def load_environment(
+    place: str, arguments: dict[str, Any], seed: int | None, how: Mapping[str, Any]
+) -> FiniteMDP | Sampler:
     """Return the environment that a function makes; `place` is FILE:NAME. ValueError on one line if it fails."""
-    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.environments import FiniteMDP, as_environment
+    from dmq_fast.environments.seeds import seeded
     from dmq_fast.samplers import as_sampler
 
     file, _, name = place.rpartition(":")
@@ -63,11 +73,17 @@ def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampl
             own = [key for key, value in vars(module).items() if callable(value)]
             there = f"no such name{suggestion(name, own)}"
         raise ValueError(f"--env-file: expected a function {name} in {file}, got {there}")
+    if seed is not None:
+        try:
+            arguments = seeded(factory, seed, asked=True) | arguments
+        except ValueError as error:
+            raise ValueError(f"--env-seed: {error}") from error
     check_call(name, factory, arguments)
     with blaming(f"{name}() in {file} failed", path):
         made = factory(**arguments)
     try:
-        return made if isinstance(made, FiniteMDP) else as_sampler(made)
+        env = as_environment(made, **how)
+        return env if isinstance(env, FiniteMDP) else as_sampler(env)
     except (TypeError, ValueError) as error:
         raise ValueError(f"--env-file: {name}() in {file}: {one_line(error)}") from error
 

@@ -25,10 +25,10 @@ import time
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +57,14 @@ START = struct.Struct("<dqI")
 
 # Kinds of records, and their names in messages.
 HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED, EPISODES = range(7)
-NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes")
+NAMES = (
+    *("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes"),
+    *("mark of a sync", "numbers of observations"),
+)
 
-# Kind of a record that version 0.2.0 wrote after each fsync; it is skipped.
-SYNCED = 7
+# Kind of a record that version 0.2.0 wrote after each fsync; it is skipped. And that of the numbers that observations
+# got since the last record, where features number what they see: the first number, and the key of each.
+SYNCED, NUMBERS = 7, 8
 
 # Least time between two calls of fsync in seconds: a power cut loses the records of about as long.
 SYNC_EVERY = 1.0
@@ -104,6 +108,17 @@ class Record(NamedTuple):
     floats: NDArray[np.float64]
 
 
+class Memory(Protocol):
+    """Numbers that are given to keys, in ascending order, and never change."""
+
+    @property
+    def keys(self) -> list[int]:
+        """The keys in the order of their numbers."""
+
+    def restore(self, first: int, keys: Iterable[int]) -> None:
+        """Give these keys the numbers first, first + 1, ...; ValueError if they have others."""
+
+
 class Contents(NamedTuple):
     """Intact beginning of a journal: its header, None where there is none, its decisions, their number and end."""
 
@@ -122,11 +137,16 @@ class Journal:
         File of the journal, made if it does not exist.
     header : dict
         Description of the run, JSON-able. An existing journal must have the same one, "budget" excepted.
+    memory : Memory, optional
+        Numbers that features give to what they see; `features.Seen` is one. They are recorded before each answer, and
+        restored with it.
 
     Attributes
     ----------
     elapsed : float
         Seconds that the run had taken when the journal was last written.
+    resumed : bool
+        Whether the file had decisions when it was opened.
     damage : str or None
         Warning that records were lost, as the file was damaged.
     failure : str or None
@@ -145,8 +165,9 @@ class Journal:
     what came after the last fsync. A record is followed by an fsync if the last one was at least a second ago.
     """
 
-    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any], memory: Memory | None = None) -> None:
+        self.path, self.memory = Path(path), memory
+        self.resumed, self._kept = False, 0
         self.damage: str | None = None
         self.failure: str | None = None
         self.elapsed = 0.0
@@ -164,6 +185,7 @@ class Journal:
             else:
                 check_same(self.path, first, header)
                 self.elapsed = decisions[-1].elapsed if decisions else 0.0
+                self.resumed = bool(decisions)
                 self._records.extend(record for record in decisions if record.kind not in (CLOCK, SYNCED))
                 if MARK in contents[self._end + 1 :]:  # more than the last record, which a kill may have cut short
                     self.damage = (
@@ -199,6 +221,8 @@ class Journal:
         JournalError
             If the next answer is of another kind, or came after another number of sampler calls.
         """
+        while self._records and self._records[0].kind == NUMBERS:
+            self._restore(self._records.popleft())
         if not self._records:
             return None
         record = self._records.popleft()
@@ -210,6 +234,17 @@ class Journal:
                 "resume the run with the version and on the machine that wrote the file, or give another path",
             )
         return record
+
+    def _restore(self, record: Record) -> None:
+        """Give the observations of a record their numbers."""
+        try:
+            if self.memory is None or not record.integers:
+                raise ValueError("expected none, as no features number what they see")
+            first, *keys = record.integers
+            self.memory.restore(first, keys)
+        except ValueError as error:
+            raise self.refusal(record, error) from error
+        self._kept = first + len(keys)
 
     def refusal(self, record: Record, error: ValueError) -> JournalError:
         """Return the error about a record whose content is not the answer that it stands for."""
@@ -226,6 +261,9 @@ class Journal:
         if self.failure is not None:
             return
         try:
+            if self.memory is not None and len(keys := self.memory.keys) > self._kept:
+                self._append(NUMBERS, packed(elapsed, calls, [self._kept, *keys[self._kept :]]))
+                self._kept = len(keys)
             self._append(kind, packed(elapsed, calls, integers, floats))
             if time.monotonic() - self._synced >= SYNC_EVERY:
                 os.fsync(self._file.fileno())
@@ -336,7 +374,7 @@ def records(contents: bytes) -> Iterator[tuple[int, int, memoryview]]:
         begin = at + HEAD.size
         payload = view[begin : begin + length]
         head = view[at : begin - struct.calcsize("<I")]
-        if mark != MARK or number != count or (kind == HEADER) != (count == 0) or kind > SYNCED:
+        if mark != MARK or number != count or (kind == HEADER) != (count == 0) or kind > NUMBERS:
             return
         if zlib.crc32(payload, zlib.crc32(head)) != checksum:
             return

@@ -17,7 +17,7 @@ from dmq_fast._support.json_text import check_form
 from dmq_fast._support.progress import check_progress, showing
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.journal import JournalError, read_header
-from dmq_fast.engine.session import Progress, R, Resources, Session, noting_the_end
+from dmq_fast.engine.session import Progress, R, Resources, Session, is_repeatable, noting_the_end
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Stream
@@ -42,7 +42,7 @@ class Learner(ABC, Generic[R]):
 
     Parameters
     ----------
-    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler, or what stands for one
         Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key.
@@ -55,9 +55,13 @@ class Learner(ABC, Generic[R]):
         The sampler of the environment, with range and noise of the rewards.
     stream : Stream
         The key, at its first call.
+    redraws : bool
+        Whether a resumed run may draw trajectories again, and does not have them all in its journal.
     """
 
-    def __init__(self, env: Environment, rng: Seed, value_range: ValueRange = None, noise: float | None = None) -> None:
+    redraws = False
+
+    def __init__(self, env: Any, rng: Seed, value_range: ValueRange = None, noise: float | None = None) -> None:
         self.sampler = as_sampler(env, value_range, noise)
         self.stream, self._has_key = as_key(rng), rng is not None
         self._session: Session[R] | None = None
@@ -148,6 +152,11 @@ class Learner(ABC, Generic[R]):
         workers, executor = check_workers(workers, executor)
         check_progress(progress)
         place = as_journal(journal, in_float64=in_float64)
+        if place is not None and self.redraws and not is_repeatable(self.sampler):
+            raise ValueError(
+                "journal: expected none, as the environment takes no seed and its trajectories cannot be drawn again, "
+                f"got {str(place)!r}; a self-stopping run keeps its episodes"
+            )
         stream = self.stream if self._has_key or place is None else key_of(place, self.stream)
         return Resources(self.sampler, stream, budget, workers, executor, place, progress)
 

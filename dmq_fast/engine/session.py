@@ -22,7 +22,7 @@ from dmq_fast.results.result import COMPLETE, Result
 from dmq_fast.samplers import ParallelSampler, Sampler
 from dmq_fast.samplers.parallel import spread
 
-__all__ = ["Progress", "Resources", "Session", "noting_the_end"]
+__all__ = ["Progress", "Resources", "Session", "is_repeatable", "noting_the_end"]
 
 
 class Progress(NamedTuple):
@@ -90,7 +90,7 @@ class Resources:
             "environment": fingerprint(self.sampler),
             "budget": asdict(self.budget),
         }
-        return Journal(self.journal, header)
+        return Journal(self.journal, header, getattr(self.sampler.unwrapped().env, "memory", None))
 
 
 R = TypeVar("R", bound=Result)
@@ -145,6 +145,8 @@ class Session(ABC, Generic[R]):
         """Return the fields that the results of all sessions have: status, seconds by phase, key and warnings."""
         if (journal := self.ledger.journal) is not None:  # its records that were lost, and why it could not be written
             warnings = (*warnings, *filter(None, (journal.damage, journal.failure)))
+            if journal.resumed and not is_repeatable(self.resources.sampler):
+                warnings = (*warnings, RECORDED)
         total = (time.perf_counter() if self.ended is None else self.ended) - self.ledger.began
         other = total - sum(self.ledger.seconds.values())
         return {
@@ -153,6 +155,18 @@ class Session(ABC, Generic[R]):
             "key": self.resources.stream.key,
             "warnings": warnings,
         }
+
+
+RECORDED = (
+    "this run was resumed in an environment that takes no seed: episodes from before are those of the journal, later "
+    "ones are others than an undisturbed run would have played"
+)
+"""Warning about a run that its journal cannot repeat."""
+
+
+def is_repeatable(sampler: Sampler) -> bool:
+    """Return whether the environment of a sampler gives the same trajectories again, as all do that take seeds."""
+    return bool(getattr(sampler.unwrapped().env, "repeatable", True))
 
 
 class HasStatus(Protocol):

@@ -5,6 +5,7 @@ from dmq_fast.environments.checking import CheckError, CheckReport, check
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.control import cart_pole, mountain_car
+from dmq_fast.environments.dm import from_dm_env
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.gym.tables import from_gymnasium
@@ -13,6 +14,7 @@ from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 from dmq_fast.environments.mirage import mirage_lock
 from dmq_fast.environments.noisy import NoisyMDP, affine, with_noise
+from dmq_fast.environments.plain import from_object
 from dmq_fast.environments.registry import REGISTRY, describe, make, register
 from dmq_fast.environments.sources import as_environment
 
@@ -35,7 +37,9 @@ __all__ = [
     "deep_sea",
     "describe",
     "diabolical_lock",
+    "from_dm_env",
     "from_gymnasium",
+    "from_object",
     "linear_mdp",
     "linear_q",
     "lock_bernoulli",

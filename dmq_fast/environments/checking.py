@@ -16,6 +16,7 @@ from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch, Single
 from dmq_fast.environments.probe import HELD, Probe, Returns
+from dmq_fast.environments.sources import as_environment, is_source
 from dmq_fast.kernels import as_floats
 from dmq_fast.rewards import RewardModel
 
@@ -105,7 +106,8 @@ def check(env: Any, *, n_episodes: int = 64, rng: Seed = 0) -> CheckReport:
 
     Parameters
     ----------
-    env : CompiledEnv, BatchEnvironment or FiniteMDP
+    env : CompiledEnv, BatchEnvironment or FiniteMDP, or what stands for one
+        Also what `as_environment` takes.
     n_episodes : int, optional
         Number of episodes, >= 2. What only happens in rare states may need more.
     rng : None, int, SeedSequence or Generator, optional
@@ -138,11 +140,16 @@ def check(env: Any, *, n_episodes: int = 64, rng: Seed = 0) -> CheckReport:
     elif isinstance(env, CompiledEnv):
         check_compiled(env, n, generator, findings)
     else:
+        if is_source(env):
+            env = as_environment(env)
         missing = [name for name in MEMBERS if not hasattr(env, name)]
         if missing or isinstance(env, type):
             got = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
             lacks = f" without {', '.join(missing)}" if 0 < len(missing) < len(MEMBERS) else ""
-            raise TypeError(f"env: expected a CompiledEnv, a BatchEnvironment or a FiniteMDP, got {got}{lacks}")
+            raise TypeError(
+                "env: expected a CompiledEnv, a BatchEnvironment or a FiniteMDP, or an object with reset and step, got "
+                f"{got}{lacks}"
+            )
         if isinstance(env, GymnasiumBatch):
             check_gymnasium(env, findings)
         check_batch(env, n, generator, findings)
@@ -192,9 +199,11 @@ def check_gymnasium(env: GymnasiumBatch, findings: Findings) -> None:
 
 def check_batch(env: Any, n: int, rng: np.random.Generator, findings: Findings) -> None:
     """Play the same episodes of a `BatchEnvironment` twice."""
-    play = Play(env, n, rng)
+    play, repeatable = Play(env, n, rng), bool(getattr(env, "repeatable", True))
     runs = [play.run(), play.run()]
-    if "raised" not in play.faults:
+    if not repeatable:
+        findings.notes.append("it takes no seed: runs in it are recorded, and cannot be repeated")
+    elif "raised" not in play.faults:
         for number, (mine, theirs) in enumerate(zip(*runs, strict=True)):
             if not np.array_equal(mine, theirs):
                 play.place = f"{('features', 'step')[number % 2]}, level {number // 2}"
@@ -203,7 +212,7 @@ def check_batch(env: Any, n: int, rng: np.random.Generator, findings: Findings) 
     findings.note(
         list(play.faults.values()),
         (
-            "the same generator gave the same episodes",
+            *(("the same generator gave the same episodes",) if repeatable else ()),
             "the same states gave the same features",
             "shapes and types, norms of features and sums of rewards were in range",
         ),

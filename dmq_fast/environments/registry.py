@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,13 +11,27 @@ from dmq_fast._support.checks import Seed
 from dmq_fast._support.described import Parameter, parameters_of
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.dm import DmEnvBatch
+from dmq_fast.environments.exams import BSUITE_PREFIX, bsuite_environment, takes_seed
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.gym.ids import gymnasium_environment
 
-__all__ = ["REGISTRY", "Parameter", "describe", "describe_gymnasium", "make", "register"]
+__all__ = [
+    "BSUITE_PREFIX",
+    "GYMNASIUM_PREFIX",
+    "PREFIXES",
+    "REGISTRY",
+    "Parameter",
+    "describe",
+    "describe_prefixed",
+    "draws",
+    "full_name",
+    "make",
+    "register",
+]
 
-Environment = FiniteMDP | CompiledEnv | GymnasiumBatch
+Environment = FiniteMDP | CompiledEnv | GymnasiumBatch | DmEnvBatch
 
 REGISTRY: dict[str, Callable[..., FiniteMDP | CompiledEnv]] = {}
 """Name -> function that makes the environment."""
@@ -24,6 +39,12 @@ REGISTRY: dict[str, Callable[..., FiniteMDP | CompiledEnv]] = {}
 Factory = TypeVar("Factory", bound=Callable[..., FiniteMDP | CompiledEnv])
 
 GYMNASIUM_PREFIX = "gym:"
+
+PREFIXES = (GYMNASIUM_PREFIX, BSUITE_PREFIX)
+"""Beginnings of names that stand for the environments of other packages."""
+
+VERSIONED = re.compile(r".+-v\d+")
+"""Form of an id of Gymnasium's."""
 
 REWARDS = ("value_range", "noise")
 """Arguments of ``"gym:ID"`` that are not listed, as runs have them, too, for environments of every kind."""
@@ -74,14 +95,33 @@ def describe() -> dict[str, tuple[Parameter, ...]]:
     return {name: parameters_of(factory) for name, factory in sorted(REGISTRY.items())}
 
 
-def describe_gymnasium() -> tuple[Parameter, ...]:
-    """List the arguments of ``"gym:ID"``, but for those of ``gymnasium.make``, and `REWARDS`.
+def describe_prefixed(name: str) -> tuple[Parameter, ...]:
+    """List the arguments of ``"gym:ID"`` or ``"bsuite:ID"``, but for those of ``gymnasium.make``, and `REWARDS`.
 
     Returns
     -------
     tuple of Parameter
     """
+    if name.startswith(BSUITE_PREFIX):
+        return parameters_of(bsuite_environment, but=("identifier", "rng", *REWARDS))
     return parameters_of(gymnasium_environment, but=("env", "make", *REWARDS))
+
+
+def full_name(name: str) -> str:
+    """Return a name with its prefix: ids of Gymnasium's, such as CartPole-v1, may come without.
+
+    >>> full_name("CartPole-v1"), full_name("chain"), full_name("bsuite:catch/0")
+    ('gym:CartPole-v1', 'chain', 'bsuite:catch/0')
+    """
+    bare = name not in REGISTRY and VERSIONED.fullmatch(name) and not name.startswith(PREFIXES)
+    return f"{GYMNASIUM_PREFIX}{name}" if bare else name
+
+
+def draws(name: str) -> bool:
+    """Return whether the environment of a name that `make` takes is drawn from `rng`."""
+    if name.startswith(BSUITE_PREFIX):
+        return takes_seed(name.removeprefix(BSUITE_PREFIX))
+    return not name.startswith(GYMNASIUM_PREFIX) and "rng" in inspect.signature(REGISTRY[name]).parameters
 
 
 def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
@@ -90,17 +130,17 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     Parameters
     ----------
     name : str
-        A key of :data:`REGISTRY`, or ``"gym:ID"`` for a Gymnasium environment.
+        A key of :data:`REGISTRY`, ``"gym:ID"`` for a Gymnasium environment, or ``"bsuite:ID"`` for one of bsuite's.
     rng : None, int, SeedSequence or Generator, optional
         What the environment is drawn from; environments that draw nothing do not use it.
     **parameters
-        Arguments of the generator; for ``"gym:ID"`` those that `describe_gymnasium` lists, `value_range`, `noise`, and
-        arguments of ``gymnasium.make``.
+        Arguments of the generator; for ``"gym:ID"`` and ``"bsuite:ID"`` those that `describe_prefixed` lists,
+        `value_range` and `noise`, and for Gymnasium arguments of ``gymnasium.make``.
 
     Returns
     -------
-    FiniteMDP, CompiledEnv or GymnasiumBatch
-        The last for Gymnasium environments without tables, or ``through="step"``.
+    FiniteMDP, CompiledEnv, GymnasiumBatch or DmEnvBatch
+        The third for Gymnasium environments without tables, or ``through="step"``.
 
     Raises
     ------
@@ -112,9 +152,13 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     """
     if name.startswith(GYMNASIUM_PREFIX):
         return _make_gymnasium(name, parameters)
+    if name.startswith(BSUITE_PREFIX):
+        _refuse_unknown(name, parameters, [*REWARDS, *(parameter.name for parameter in describe_prefixed(name))])
+        return bsuite_environment(name.removeprefix(BSUITE_PREFIX), rng=rng, **parameters)
     if name not in REGISTRY:
         raise ValueError(
-            f"environment: expected one of {', '.join(sorted(REGISTRY))} or {GYMNASIUM_PREFIX}ID, got {name!r}"
+            f"environment: expected one of {', '.join(sorted(REGISTRY))}, "
+            f"{' or '.join(f'{prefix}ID' for prefix in PREFIXES)}, got {name!r}"
             f"{suggestion(name, REGISTRY)}"
         )
     factory = REGISTRY[name]
@@ -129,9 +173,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
 
 
 def _make_gymnasium(name: str, parameters: dict[str, Any]) -> FiniteMDP | GymnasiumBatch:
-    if "horizon" not in parameters:
-        raise ValueError(f"{name}: expected the parameter horizon, got none")
-    known = {*REWARDS, *(parameter.name for parameter in describe_gymnasium())}
+    known = {*REWARDS, *(parameter.name for parameter in describe_prefixed(name))}
     own = {key: value for key, value in parameters.items() if key in known}
     arguments = {key: value for key, value in parameters.items() if key not in known}
     return gymnasium_environment(name.removeprefix(GYMNASIUM_PREFIX), make=arguments, **own)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from dmq_fast.covers.options import Options, RunParameters, noisy_samples
 from dmq_fast.covers.oracle import Oracle, Regression
 from dmq_fast.dmq import DifferenceMaximization
 from dmq_fast.engine.fingerprint import policy_fingerprint
-from dmq_fast.engine.learner import Environment, Learner, Seed
+from dmq_fast.engine.learner import Learner, Seed
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.engine.session import Progress, Resources, Session
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
@@ -41,8 +42,9 @@ class DMQ(Learner[DMQResult]):
 
     Parameters
     ----------
-    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
-        Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
+    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler, or what stands for one
+        Source of the trajectories: also what `environments.as_environment` takes, of which `samplers.as_sampler` makes
+        one.
     n_samples : int, default 100
         N, the number of trajectories for each policy, >= 1 and below 2^63. An `ExactSampler` in extended precision
         takes any integer >= 1. Where rewards are noisy and their range is known, 1 + 4 s^2 H times as many are drawn,
@@ -101,9 +103,11 @@ class DMQ(Learner[DMQResult]):
     2
     """
 
+    redraws = True
+
     def __init__(
         self,
-        env: Environment,
+        env: Any,
         n_samples: int = 100,
         variant: str | Options = "sound",
         *,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dmq_fast.engine.learner import Environment, Learner, Seed
+from dmq_fast.engine.learner import Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
 from dmq_fast.environments.sources import as_environment
+from dmq_fast.environments.views import Features
 from dmq_fast.homogeneity import AUTO, Groups, Homogeneous, groups_of
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult
@@ -31,9 +33,9 @@ class SelfStopping(Learner[SelfStoppingResult]):
 
     Parameters
     ----------
-    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
-        Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses. The
-        sampler must show single trajectories.
+    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler, or what stands for one
+        Source of the trajectories: also what `environments.as_environment` takes, of which `samplers.as_sampler` makes
+        one. The sampler must show single trajectories.
     epsilon : float or str, optional
         Largest loss of the policy, in points: the units of the rewards. Or a text such as "5%": a share of what the
         best policy that the run finds gains over uniform play. Default: 0.05 where the range of values is (0, 1), else
@@ -95,7 +97,7 @@ class SelfStopping(Learner[SelfStoppingResult]):
 
     def __init__(
         self,
-        env: Environment,
+        env: Any,
         epsilon: float | str | None = None,
         delta: float = 0.05,
         *,
@@ -180,6 +182,9 @@ def learn(
     delta: float = 0.05,
     *,
     horizon: int | None = None,
+    features: str | Features | None = None,
+    history: str | None = None,
+    wrapper: str | Callable[[Any], Any] | None = None,
     mode: str = "strict",
     value_range: ValueRange = None,
     noise: float | None = None,
@@ -191,12 +196,15 @@ def learn(
 
     Parameters
     ----------
-    env : FiniteMDP, CompiledEnv, BatchEnvironment, Sampler, or what makes one
-        Also a Gymnasium environment, its id, a class or a function: what `environments.as_environment` takes.
+    env : FiniteMDP, CompiledEnv, BatchEnvironment, Sampler, or what stands for one
+        Also an environment of Gymnasium's or of dm_env's, an object with `reset` and `step`, an id such as
+        ``"CliffWalking-v1"`` or ``"bsuite:deep_sea/10"``, a class or a function: what `environments.as_environment`
+        takes.
     epsilon, delta, mode, value_range, noise, homogeneous, rng
         As those of `SelfStopping`.
-    horizon : int, optional
-        Number of levels H, which Gymnasium environments need.
+    horizon, features, history, wrapper : optional
+        Number of levels H, where the environment does not say it; and how one that is stepped is seen. As those of
+        `environments.as_environment`.
     **how
         Arguments of `SelfStopping.learn`: budgets, workers, a journal, progress.
 
@@ -223,7 +231,7 @@ def learn(
     >>> result.status, dmq.environments.as_environment("CliffWalking-v1", 20).value(result.policy)
     ('finished', -13.0)
     """
-    env = as_environment(env, horizon)
+    env = as_environment(env, horizon, features=features, history=history, wrapper=wrapper)
     learner = SelfStopping(
         env, epsilon, delta, mode=mode, value_range=value_range, noise=noise, homogeneous=homogeneous, rng=rng
     )

@@ -56,10 +56,12 @@ class BatchEnvironment(Protocol):
     `RewardModel`. Without a range, algorithms that need one take that of the returns that they see. An episode ends
     where its features become 0; then nothing is paid.
 
-    Three more members are optional. ``chunk_size`` is the largest number of trajectories advanced at once, 4,096 by
+    More members are optional. ``chunk_size`` is the largest number of trajectories advanced at once, 4,096 by
     default. ``release(states)`` is called with the last states of a chunk when it is finished, also when it failed.
     ``fingerprint()`` returns a JSON-able dict of what the environment was made with: a journal compares it before a run
-    is resumed; of an environment without it only sizes and class are compared.
+    is resumed; of an environment without it only sizes and class are compared. Two attributes say what such an
+    environment cannot do: ``repeatable`` is False where the same generator does not give the same episodes again, as it
+    takes no seed, and ``ordered`` True where an episode depends on those before it; then workers are not used.
 
     Examples
     --------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dmq_fast._support.checks import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.sources import as_environment, is_source
 from dmq_fast.rewards import RewardModel, ValueRange
 from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.batch import REQUIRED, BatchEnvironment, BatchSampler, missing_members
@@ -16,7 +19,7 @@ SIZES = ("horizon", "n_actions", "dimension")
 
 
 def as_sampler(
-    source: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler,
+    source: Any,
     value_range: ValueRange = None,
     noise: float | None = None,
 ) -> Sampler:
@@ -24,7 +27,8 @@ def as_sampler(
 
     Parameters
     ----------
-    source : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+    source : FiniteMDP, CompiledEnv, BatchEnvironment, Sampler, or what stands for one
+        What `environments.as_environment` takes.
     value_range : pair of float, array_like of shape (H, 2) or "seen", optional
         What the rewards from a level on can add up to, instead of what the source declares; see `RewardModel`.
     noise : float, optional
@@ -54,6 +58,8 @@ def chosen(source: object) -> Sampler:
         return checked(source)
     if isinstance(source, BatchEnvironment) and not isinstance(source, type):
         return BatchSampler(source)
+    if is_source(source):
+        return chosen(as_environment(source))
     raise TypeError(
         f"env: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, got {description(source)}"
     )
@@ -77,15 +83,9 @@ def resembles_sampler(source: object) -> bool:
 
 def description(source: object) -> str:
     """Describe an object that is neither sampler nor environment, and how to make it one where that is clear."""
-    if isinstance(source, type):
-        return f"the class {source.__name__} instead of an object of it"
-    if isinstance(source, str):
-        return f"{source!r}; environments.make returns the environment of a name"
     name = type(source).__name__
     if resembles_sampler(source):
         return f"{name}, which has collect_chunk but is no sampler; derive its class from dmq_fast.samplers.Sampler"
-    if hasattr(source, "observation_space") and hasattr(source, "action_space"):
-        return f"{name}; a Gymnasium environment becomes one by environments.GymnasiumBatch"
     missing = missing_members(source)
     if len(missing) < len(REQUIRED):
         return f"{name}, which is no BatchEnvironment: it lacks {', '.join(missing)}"

@@ -341,10 +341,17 @@ def check_workers(
 
 def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[[], Executor] | None) -> Sampler:
     """Return a sampler whose chunks are drawn on `executor` or on `workers`; `sampler` itself if both are None."""
+    if executor is None and workers in (None, 1):
+        return sampler
+    if getattr(sampler.unwrapped().env, "ordered", False):
+        LOGGER.warning(
+            "workers: not used, as episodes of this environment depend on those before them: it takes no seed, or its "
+            "features are numbers of what was seen"
+        )
+        return sampler
     if executor is not None:
         return ParallelSampler(sampler, executor)
-    if workers is None or workers == 1:
-        return sampler
+    assert workers is not None
     if not (sampler.holds_gil or threading.main_thread().is_alive()):
         LOGGER.warning("the main thread has ended, and Python lets no pool of threads start after it: one thread draws")
         return sampler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import integer
-from dmq_fast.environments._box import box_features, box_of
+from dmq_fast.environments._box import ORDERS, Box, box_features, box_of
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.environments.gym.batch import GymnasiumBatch
-from dmq_fast.environments.gym.tables import from_gymnasium, has_table, make_environment
+from dmq_fast.environments.gym.batch import GymnasiumBatch, own_limit, required
+from dmq_fast.environments.gym.tables import from_gymnasium, has_table, import_gymnasium, make_environment
+from dmq_fast.environments.views import FIRST, Features, as_history
+from dmq_fast.environments.wrapped import Wrapped, features_of
 from dmq_fast.rewards import RewardModel, ValueRange
 
 __all__ = ["gymnasium_environment"]
@@ -23,11 +26,13 @@ STEPS = {"Acrobot-v1": (-1.0, 0.0), "CartPole-v1": (0.0, 1.0), "MountainCar-v0":
 
 def gymnasium_environment(
     env: Any,
-    horizon: int,
+    horizon: int | None = None,
     *,
     through: str | None = None,
-    features: str | None = None,
+    features: str | Features | None = None,
     order: int | None = None,
+    history: str | None = None,
+    wrapper: str | Any = None,
     value_range: ValueRange = None,
     noise: float | None = None,
     make: Mapping[str, Any] | None = None,
@@ -39,20 +44,26 @@ def gymnasium_environment(
     env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or callable
         An id, such as ``"CartPole-v1"``; an environment, which is left as it is; or a function without arguments that
         makes one.
-    horizon : int
-        Number of levels H >= 1.
+    horizon : int, optional
+        Number of levels H >= 1. Default: the environment's own limit of steps, if it has one.
     through : str, optional
         How it is simulated: tables (known transition probabilities) or step (Gymnasium's own). Default: tables where
-        there are any.
+        there are any, unless features or a history are given.
     features : str, optional
-        Kind of features of observations in a box, with step: fourier, tiles or rbf. Default: fourier. Discrete
-        observations are one-hot.
+        With step: fourier, tiles or rbf, for observations in a box; seen, one-hot by appearance; or MODULE:FUNCTION, a
+        function from observations (n, ...) to features (n, d). Default: fourier in a box of real numbers, otherwise
+        one-hot.
     order : int, optional
         Order of the Fourier basis, or the tiles or centres along each axis. Default: 3, 8 or 5, less where that makes
         more than 100 features (400 tiles).
+    history : str, optional
+        With step, first: join the first observation of an episode to each.
+    wrapper : str, optional
+        MODULE:FUNCTION, a function from the environment to another one of Gymnasium's.
     value_range : pair of float, array_like of shape (H, 2) or "seen", optional
         What can still be earned from a level on, (low, high). Default: that of the tables where there are any; with
-        step (-(H - h), 0) of MountainCar-v0 and Acrobot-v1 and (0, H - h) of CartPole-v1 from level h on, else unknown.
+        step (-(H - h), 0) of MountainCar-v0 and Acrobot-v1 and (0, H - h) of CartPole-v1 from level h on, an attribute
+        of the environment, else unknown.
     noise : float, optional
         With step: standard deviation of the noise of rewards, if they are noisy.
     make : mapping, optional
@@ -70,50 +81,88 @@ def gymnasium_environment(
         If Gymnasium does not know the id, or an argument is of another type, out of range, or not used there.
     """
     arguments = dict(make or {})
-    if isinstance(env, str):
-        made = make_environment(env, **arguments)
+    if not isinstance(env, str) and make is not None:
+        raise ValueError("make: expected an id in env with it; a function or an object is made already")
+    if through not in (None, "tables", "step"):
+        raise ValueError(f"through: expected tables or step, got {through!r}")
+    paired = as_history(history)
+    source: Any = env if wrapper is None else Wrapped(Origin(env, arguments), wrapper)
+    named = env if isinstance(env, str) else None
+    if isinstance(source, str):
+        made = make_environment(source, **arguments)
     else:
-        if make is not None:
-            raise ValueError("make: expected an id in env with it; a function or an object is made already")
-        made = env if hasattr(env, "action_space") and not isinstance(env, type) else env()
+        made = source if hasattr(source, "action_space") and not isinstance(source, type) else source()
     space = getattr(made, "single_observation_space", None) or made.observation_space
     spec = getattr(made, "spec", None)
-    name = env if isinstance(env, str) else getattr(spec, "id", type(getattr(made, "unwrapped", made)).__name__)
+    name = str(named or getattr(spec, "id", type(getattr(made, "unwrapped", made)).__name__))
     try:
+        horizon = required(horizon, own_limit(made))
         tables = has_table(made)
-        if through not in (None, "tables", "step"):
-            raise ValueError(f"through: expected tables or step, got {through!r}")
-        if through == "tables" or (through is None and tables):
-            for name, value in {"features": features, "order": order, "noise": noise}.items():
+        stepped = {"features": features, "order": order, "noise": noise, "history": history}
+        wanted = features is not None or paired
+        if through == "tables" or (through is None and tables and not wanted):
+            for key, value in stepped.items():
                 if value is not None:
-                    raise ValueError(f"{name}: expected none with tables, got {value!r}; through='step' takes it")
+                    raise ValueError(f"{key}: expected none with tables, got {value!r}; through='step' takes it")
             return from_gymnasium(made, horizon, value_range=value_range)
         bounds = value_range
         if bounds is None:
-            bounds = from_gymnasium(made, horizon).value_range if tables else known_range(name, horizon)
-        feature_map = None
+            if tables:
+                bounds = from_gymnasium(made, horizon).value_range
+            elif wrapper is None:
+                bounds = known_range(name, horizon)
         recorded: dict[str, Any] = {"env": name, "horizon": horizon, "through": "step"}
-        if hasattr(space, "low"):
-            kind = "fourier" if features is None else features
-            feature_map, order = box_features(box_of(space, name), kind, order)
+        feature_map: Features | None
+        if has_box(space) and (features is None or features in ORDERS):
+            kind = "fourier" if features is None else str(features)
+            box = box_of(space, name)
+            feature_map, order = box_features(Box(*(2 * corner for corner in box)) if paired else box, kind, order)
             recorded |= {"features": kind, "order": order}
-        elif features is not None or order is not None:
-            raise ValueError(f"features, order: expected none for observations in {space}")
+        else:
+            if order is not None or (isinstance(features, str) and features in ORDERS):
+                raise ValueError(f"features, order: expected none for observations in {space}")
+            feature_map = features_of(features, ORDERS if has_box(space) else ())
+            recorded |= {"features": features} if isinstance(features, str) else {}
     finally:
         if made is not env:
             made.close()
     batch = GymnasiumBatch(
-        env,
+        source,
         horizon,
         feature_map,
         value_range=bounds,
         noise=noise,
-        make=arguments if isinstance(env, str) else None,
+        make=arguments if isinstance(source, str) else None,
+        history=history,
+        name=name,
     )
     told = RewardModel.of(batch).describe()
     given = {"value_range": value_range, "noise": noise}
     batch.parameters = recorded | {name: told[name] for name, own in given.items() if own is not None} | arguments
+    batch.parameters |= {"history": FIRST} if paired else {}
+    batch.parameters |= {"wrapper": wrapper} if isinstance(wrapper, str) else {}
     return batch
+
+
+class Origin:
+    """Makes the environment that a wrapper is put around: from an id, a function, or as a copy of an object."""
+
+    def __init__(self, env: Any, arguments: Mapping[str, Any]) -> None:
+        self.env, self.arguments = env, arguments
+
+    def __call__(self) -> Any:
+        """Make one."""
+        if isinstance(self.env, str):
+            return make_environment(self.env, **self.arguments)
+        gymnasium = import_gymnasium()
+        if isinstance(self.env, gymnasium.Env | gymnasium.vector.VectorEnv):
+            return copy.deepcopy(self.env)
+        return self.env()
+
+
+def has_box(space: Any) -> bool:
+    """Return whether a space is a Box of real numbers."""
+    return hasattr(space, "low") and np.dtype(space.dtype).kind == "f"
 
 
 def known_range(env: str, horizon: int) -> NDArray[np.float64] | None:
