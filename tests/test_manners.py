@@ -276,7 +276,7 @@ def no_environment():
 
 def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
     spec = SWEEP | {"environments": [{"name": f"{__name__}:no_environment"}]}
-    with pytest.raises(ValueError, match=r"specification: environments\[0\]: .*expected a FiniteMDP"):
+    with pytest.raises(ValueError, match=r"specification: environments\[0\]: .*expected an environment"):
         experiments.sweep(spec, tmp_path, workers=0)
 
 

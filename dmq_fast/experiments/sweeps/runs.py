@@ -102,8 +102,8 @@ def prepare(runs: Sequence[SweepRun], version: str) -> None:
 @functools.lru_cache(maxsize=1024)
 def find(environment: str, algorithm: str | None, function_class: str | None) -> None:
     """Import what a run names; raise ImportError, TypeError or ValueError if it is not there."""
-    if environment.startswith(registry.GYMNASIUM_PREFIX):
-        importlib.import_module("gymnasium")
+    if environment.startswith(registry.PREFIXES):
+        importlib.import_module("gymnasium" if environment.startswith(registry.GYMNASIUM_PREFIX) else "bsuite")
     elif environment not in registry.REGISTRY:
         if ":" not in environment:
             raise ValueError(f"environment: {environment} is registered in the sweeping process only")

@@ -9,7 +9,7 @@
     evaluate = 1000                    # trajectories that estimate a value if there are no tables to compute it from
 
     [[environments]]
-    name = "lock"                      # a name that dmq-fast envs lists, gym:ID, or module:function
+    name = "lock"                      # a name that dmq-fast envs lists, gym:ID, bsuite:ID, or module:function
     horizon = [10, 20, 40]             # each element of a list is tried
     n_actions = 4
 
@@ -17,6 +17,11 @@
     name = "deep-sea"
     size = 10
     seed = 42                          # one environment for all seeds, instead of one for each
+
+    [[environments]]
+    name = "my_module:make"            # the seed reaches a parameter rng or seed of the function; a `seed` in this
+    horizon = 20                       # table also its **kwargs. What it does not take itself of horizon, features,
+    wrapper = "my_module:wrap"         # history and wrapper is for environments.as_environment
 
     [[algorithms]]
     name = "dmq"
@@ -81,7 +86,8 @@ from dmq_fast._support.imported import imported
 from dmq_fast._support.json_text import finite_json, not_too_deep, plain, to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
-from dmq_fast.environments import registry
+from dmq_fast.environments import as_environment, registry
+from dmq_fast.environments.seeds import SEEDS, seeded
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
 from dmq_fast.samplers import as_sampler
@@ -109,6 +115,9 @@ KINDS = (bool, int, float, str, list, dict)
 """Types that TOML and JSON have."""
 
 TOP = ("name", *BUDGETS, *DEFAULTS)
+
+DOOR = ("horizon", "features", "history", "wrapper")
+"""Arguments of `as_environment` that a table with an environment of one's own may give."""
 
 
 class SpecError(ValueError):
@@ -196,6 +205,7 @@ class Spec:
         environment_seed, algorithm_seed = seeds_of(self.seeds[0])
         made: tuple[str, Any] = ("", None)
         warned: Counter[str] = Counter()
+        unseeded: set[str] = set()
         for cell in self.cells:
             with self.blaming(cell, "environments"):
                 wanted = to_json([cell.environment, cell.environment_parameters, cell.environment_seed])
@@ -203,6 +213,8 @@ class Spec:
                     dismiss(made[1])
                     made = (wanted, None)
                     made = (wanted, make_environment(cell, environment_seed))
+                    if len(self.seeds) > 1 and fixed(cell):
+                        unseeded.add(cell.environment)
                     as_sampler(made[1])  # refuses what is no environment, which an algorithm would be blamed for
             if made[1] is not None:
                 with self.blaming(cell, "algorithms"):
@@ -210,6 +222,8 @@ class Spec:
                     if isinstance(algorithm, algorithms.LearnerAlgorithm):
                         warned.update(f"of {cell.algorithm}: {warning}" for warning in algorithm.warnings)
         dismiss(made[1])
+        for name in sorted(unseeded):
+            LOGGER.warning("%s has no parameter rng or seed: it is called in the same way for every seed", name)
         for warning, count in warned.items():
             LOGGER.warning("%s %s", number_of(count, "cell"), warning)
 
@@ -444,9 +458,15 @@ def make_cell(
         places |= {f"{table}.{key}": choice.place for key, choice in choices.items()}
     if (seed := environment.get("seed")) is not None:
         expect(is_integer(seed.value, 0), source, seed, "an integer in [0, 2^63)")
+    parameters = complete(source, environment, environment_parameters, ("name", "seed"))
+    if seed is not None:
+        try:
+            check_seed(environment["name"].value, seed.value)
+        except (ValueError, ImportError) as error:
+            raise wrong(source, seed.place, str(error)) from error
     return Cell(
         environment=environment["name"].value,
-        environment_parameters=complete(source, environment, environment_parameters, ("name", "seed")),
+        environment_parameters=parameters,
         environment_seed=None if seed is None else seed.value,
         algorithm=algorithm["name"].value,
         algorithm_parameters=complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS)),
@@ -488,16 +508,17 @@ def complete(source: str, choices: dict[str, Choice], parameters: Any, reserved:
 @functools.cache
 def environment_parameters(name: str) -> dict[str, Any] | None:
     """Return names and defaults of the parameters of an environment; None if it takes any."""
-    if name.startswith(registry.GYMNASIUM_PREFIX):
+    if name.startswith(registry.PREFIXES):
         return None
     if name in registry.REGISTRY:
         return {parameter.name: parameter.default for parameter in registry.describe()[name]}
     if ":" in name:
-        return algorithms.parameters_of(imported("name", name), but=("rng",))
+        own = algorithms.parameters_of(imported("name", name), but=SEEDS)
+        return None if own is None else dict.fromkeys(DOOR) | own
     known = registry.REGISTRY
+    prefixed = ", ".join(f"{prefix}ID" for prefix in registry.PREFIXES)
     raise ValueError(
-        f"expected one of {', '.join(known)}, {registry.GYMNASIUM_PREFIX}ID or module:function, got {name!r}"
-        f"{suggestion(name, known)}"
+        f"expected one of {', '.join(known)}, {prefixed} or module:function, got {name!r}{suggestion(name, known)}"
     )
 
 
@@ -518,13 +539,37 @@ def make_environment(cell: Cell, seed: int) -> Environment:
     """Make the environment of a cell, from `seed` unless the cell has a seed of its own."""
     seed = seed if cell.environment_seed is None else cell.environment_seed
     name, parameters = cell.environment, cell.environment_parameters
-    if name in registry.REGISTRY or name.startswith(registry.GYMNASIUM_PREFIX):
+    if is_named(name):
         return registry.make(name, rng=seed, **parameters)
-    factory = imported("name", name)
-    if "rng" in inspect.signature(factory).parameters:
-        parameters = parameters | {"rng": seed}
-    made: Environment = factory(**parameters)
+    factory, own = imported("name", name), environment_parameters(name)
+    taken = inspect.signature(factory).parameters
+    # What the function does not take by name is for the door through which its environment goes.
+    door = {key: parameters[key] for key in DOOR if own is not None and key in parameters and key not in taken}
+    given = {key: value for key, value in parameters.items() if key not in door}
+    made: Environment = as_environment(
+        factory(**given, **seeded(factory, seed, asked=cell.environment_seed is not None)), **door
+    )
     return made
+
+
+def is_named(name: str) -> bool:
+    """Return whether an environment has a name of the package's, and is not a function of its user's."""
+    return name in registry.REGISTRY or name.startswith(registry.PREFIXES)
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Raise ValueError where a seed that was given for an environment would not reach it."""
+    if not is_named(name):
+        seeded(imported("name", name), seed, asked=True)
+    elif not registry.draws(name):
+        raise ValueError(f"expected none, as nothing of {name} is drawn from it, got {seed}")
+
+
+def fixed(cell: Cell) -> bool:
+    """Return whether an environment of one's own is made from no seed, whatever that of a run is."""
+    if is_named(cell.environment) or cell.environment_seed is not None:
+        return False
+    return not seeded(imported("name", cell.environment), 0, asked=False)
 
 
 def seeds_of(seed: int) -> tuple[int, int]:
