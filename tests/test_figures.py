@@ -11,8 +11,10 @@ from showing import row, texts
 from dmq_fast import experiments
 from dmq_fast.cli import figures
 from dmq_fast.experiments.report import intervals, reports
+from dmq_fast.experiments.report import panels as content
 from dmq_fast.experiments.report.against import against
-from dmq_fast.experiments.report.panels import measurable, panels_of, swept
+from dmq_fast.experiments.report.cells import cells_of
+from dmq_fast.experiments.report.panels import panels_of
 from dmq_fast.plotting.style import MUTED
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -21,6 +23,14 @@ matplotlib.use("Agg")
 
 def by_horizon(horizons=(2, 4), seeds=4, **more):
     return [row(seed, of={"horizon": h}, spent=10 * h * (seed + 1), **more) for h in horizons for seed in range(seeds)]
+
+
+def measurable(rows):
+    return content.measurable(cells_of(rows))
+
+
+def swept(rows):
+    return content.swept(cells_of(rows))
 
 
 FAILED = {"status": "failed", "value": None, "optimal_value": None, "spent": None}

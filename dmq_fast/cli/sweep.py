@@ -214,12 +214,12 @@ def dask_executor(address: str, stack: ExitStack) -> Executor:
     return executor
 
 
-def rows_of(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
+def rows_of(rows: Sequence[Mapping[str, Any]], cells: set[str], seeds: set[int]) -> list[Mapping[str, Any]]:
     """Return the rows of one specification, from a store that may hold others."""
     return [row for row in rows if row["cell"] in cells and row["seed"] in seeds]
 
 
-def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def as_dict(summary: Summary, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of a sweep as plain data."""
     from dmq_fast.experiments.report.cells import warned
     from dmq_fast.experiments.report.tables import count_errors, failure_dict, failures_of, summarise_cells
@@ -239,7 +239,7 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
+def sweep_table(summary: Summary, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the summary of a sweep as a table."""
     from dmq_fast.experiments.report.cells import warned
     from dmq_fast.experiments.report.tables import (

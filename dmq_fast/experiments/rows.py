@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from dmq_fast.experiments.report.cells import CellRuns, cells_of
 from dmq_fast.experiments.report.csv_export import columns
 from dmq_fast.experiments.report.tables import summarise_cells, table_of
 from dmq_fast.experiments.sweeps import store
+from dmq_fast.experiments.sweeps.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Rows", "load"]
 
 
-class Rows(list[dict[str, Any]]):
-    """A list of the runs of a sweep, one dict for each, as `load` describes them.
+class Rows(list[MutableMapping[str, Any]]):
+    """A list of the runs of a sweep, one mapping for each, as `load` describes them; ``dict(row)`` makes a dict.
 
     ``Rows(row for row in rows if ...)`` makes one of some of the runs. Tables are in long form: a line for each run, a
     column for each parameter, count and timing, as `columns` names them. With ``curves=True`` they have a line for
@@ -93,13 +95,13 @@ def load(directory: str | os.PathLike[str]) -> Rows:
     Returns
     -------
     Rows
-        One dict for each run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``,
-        ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``,
-        ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed", "timeout" or a status of the algorithm),
-        ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``uniform_value`` (of uniform play;
-        None in stores of 0.2.0), ``optimal_value``, ``gap``;
-        ``n_trajectories`` (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``,
-        ``details``; ``version``, ``host``, ``ended`` (UTC).
+        One mapping for each run, which acts like a dict. It has ``cell`` (an id), ``seed``; ``environment``,
+        ``environment_parameters``, ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``;
+        ``max_trajectories``, ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed", "timeout" or a status of
+        the algorithm), ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``uniform_value``
+        (of uniform play; None in stores of 0.2.0), ``optimal_value``, ``gap``; ``n_trajectories`` (rounded to 53 bits
+        from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``, ``details``; ``version``, ``host``,
+        ``ended`` (UTC).
 
     Raises
     ------
@@ -109,4 +111,5 @@ def load(directory: str | os.PathLike[str]) -> Rows:
         If the file is not a store of this version.
     """
     with store.reading(Path(directory) / store.FILE) as connection:
-        return Rows(store.rows(connection, "ORDER BY cell, seed"))
+        found = store.records(connection)
+    return Rows(Record(found, i) for i in range(len(found.columns["cell"])))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["ROUNDING", "percent", "score", "solves"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ROUNDING", "percent", "score", "scores", "solved", "solves"]
 
 ROUNDING = 1e-9
 """Differences of scores up to this are rounding."""
@@ -50,6 +53,38 @@ def solves(value: float, uniform: float, optimum: float, share: float) -> bool:
     if found is None:
         return value >= optimum - SAME * max(abs(optimum), abs(uniform))
     return found >= share - ROUNDING
+
+
+def scores(
+    value: NDArray[np.float64], uniform: NDArray[np.float64], optimum: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return `score` of each of many policies, NaN where it is None or a value is NaN.
+
+    Examples
+    --------
+    >>> scores(np.array([0.75, 3.0]), np.array([0.5, 3.0]), np.array([1.0, 3.0]))
+    array([0.5, nan])
+    """
+    span = optimum - uniform
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.where(np.abs(optimum - value) <= ROUNDING * span, 1.0, (value - uniform) / span)
+        return np.where(span > SAME * np.maximum(np.abs(optimum), np.abs(uniform)), found, np.nan)
+
+
+def solved(
+    value: NDArray[np.float64], uniform: NDArray[np.float64], optimum: NDArray[np.float64], share: float
+) -> NDArray[np.bool_]:
+    """Return `solves` of each of many policies, False where a value is NaN.
+
+    Examples
+    --------
+    >>> solved(np.array([0.95, 3.0]), np.array([0.0, 3.0]), np.array([1.0, 3.0]), 0.95)
+    array([ True,  True])
+    """
+    with np.errstate(invalid="ignore"):
+        best = SAME * np.maximum(np.abs(optimum), np.abs(uniform))
+        good = scores(value, uniform, optimum) >= share - ROUNDING
+        return np.where(optimum - uniform > best, good, value >= optimum - best)
 
 
 def percent(score: float) -> str:

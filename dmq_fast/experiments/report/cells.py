@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dmq_fast._support.json_text import finite_json, to_json
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.csv_export import as_specified
+from dmq_fast.experiments.report.numbers import Numbers
 from dmq_fast.experiments.report.page import parameters_text, value_text
+from dmq_fast.experiments.sweeps.records import Record, peek
+from dmq_fast.experiments.sweeps.spec import BUDGETS
 
 __all__ = [
     "SHOWN",
@@ -18,8 +24,6 @@ __all__ = [
     "by_message",
     "cells_of",
     "counted",
-    "in_order",
-    "known",
     "labeller",
     "natural",
     "seeds_of_some",
@@ -30,7 +34,8 @@ __all__ = [
 ]
 
 
-class CellRuns(NamedTuple):
+@dataclass(frozen=True)
+class CellRuns:
     """The runs of one cell. Its parameters are those of the specification, fixed seed and budgets among them."""
 
     id: str
@@ -40,18 +45,63 @@ class CellRuns(NamedTuple):
     algorithm_parameters: Mapping[str, Any]
     rows: list[Mapping[str, Any]]
 
+    @functools.cached_property
+    def numbers(self) -> Numbers:
+        """The numbers of the runs, which quantities are made of."""
+        return Numbers(self.rows)
+
+    def without(self, place: str, name: str) -> CellRuns:
+        """Return the cell without one of its parameters, for what two cells that differ in it have in common."""
+        sides = {one: dict(getattr(self, one)) for one in ("environment_parameters", "algorithm_parameters")}
+        sides[place].pop(name, None)
+        environment, algorithm = sides.values()
+        made = CellRuns(self.id, self.environment, self.algorithm, environment, algorithm, self.rows)
+        made.__dict__["numbers"] = self.numbers
+        return made
+
 
 def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[CellRuns]:
-    """Group the runs that `load` returned, in order of environment, algorithm and their parameters."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in in_order(rows):
-        groups.setdefault(row["cell"], []).append(row)
+    """Group the runs that `load` returned, in order of environment, algorithm and their parameters.
+
+    Rows of one cell whose parameters differ, as those of another version may, are groups of their own.
+    """
+    groups: dict[Hashable, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(key_of(row), []).append(row)
     found = []
-    for cell, group in groups.items():
+    for group in groups.values():
         first = as_specified(group[0])
         names = first["environment"], first["algorithm"]
-        found.append(CellRuns(cell, *names, first["environment_parameters"], first["algorithm_parameters"], group))
-    return found
+        found.append(
+            CellRuns(first["cell"], *names, first["environment_parameters"], first["algorithm_parameters"], group)
+        )
+    return sorted(found, key=order_of)
+
+
+def key_of(row: Mapping[str, Any]) -> Hashable:
+    """Return the cell of a run with its names, budgets and parameters, these as JSON as they are stored."""
+    return (
+        *(row["cell"], row["environment"], row["algorithm"]),
+        *(row.get(name) for name in BUDGETS),
+        *(stored_text(row, f"{kind}_parameters") for kind in ("environment", "algorithm")),
+    )
+
+
+def stored_text(row: Mapping[str, Any], name: str) -> str:
+    """Return the parameters of a run as JSON."""
+    if isinstance(row, Record) and (text := row.text(name)) is not None:
+        return text
+    try:
+        return finite_json(row[name], separators=(",", ":"))
+    except (TypeError, ValueError):  # of rows that no sweep has stored
+        return to_json(row[name], default=repr)
+
+
+def order_of(cell: CellRuns) -> list[Any]:
+    """Return the key by which cells are sorted: numbers of parameters by size, and those in names too."""
+    names = natural(cell.environment), natural(cell.algorithm)
+    parameters = (tuple(sortable(given)) for given in (cell.environment_parameters, cell.algorithm_parameters))
+    return [part for side in zip(names, parameters, strict=True) for part in side]
 
 
 def natural(text: str) -> tuple[str | tuple[int, str], ...]:
@@ -86,11 +136,6 @@ def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str]
     return [name for name in names if name not in common], common
 
 
-def known(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
-    """Return the entries of a column that are not None."""
-    return [row[name] for row in rows if row.get(name) is not None]
-
-
 SHOWN = 10
 """Largest number of messages that a page or a summary shows."""
 
@@ -114,7 +159,7 @@ def by_message(rows: Iterable[Mapping[str, Any]]) -> list[Failure]:
         cells: dict[str, list[Mapping[str, Any]]] = {}
         for row in group:
             cells.setdefault(row["cell"], []).append(row)
-        trace = (group[0].get("details") or {}).get("traceback")
+        trace = (peek(group[0], "details") or {}).get("traceback")
         failures.append(Failure(message, cells, group[0]["seed"], trace))
     return failures
 
@@ -155,50 +200,36 @@ def without_numbers(message: str) -> str:
 
 def warned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the warnings of runs with their numbers; those that differ in numbers only, such as levels, are one."""
-    said = (f"of {row['algorithm']}: {warning}" for row in rows for warning in row.get("warnings") or ())
+    said = (f"of {row['algorithm']}: {warning}" for row in rows for warning in peek(row, "warnings") or ())
     return counted(said, without_numbers)
 
 
-def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in order of environment, algorithm and their parameters."""
-
-    def key(row: Mapping[str, Any]) -> list[Any]:
-        whole = as_specified(row)
-        names = (natural(row[kind]) for kind in ("environment", "algorithm"))
-        parameters = (tuple(sortable(whole[f"{kind}_parameters"])) for kind in ("environment", "algorithm"))
-        return [part for side in zip(names, parameters, strict=True) for part in side]
-
-    return sorted(rows, key=key)
-
-
-def settings(
-    rows: Sequence[Mapping[str, Any]], but: str | None = None
-) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """Yield title and runs of each environment; those that differ in a parameter other than `but` are separate."""
-    for environment in dict.fromkeys(row["environment"] for row in rows):
-        here = [row for row in rows if row["environment"] == environment]
-        names = split_parameters([row["environment_parameters"] for row in here])[0]
-        found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-        for row in here:
-            others = {name: row["environment_parameters"].get(name) for name in names if name != but}
+def settings(cells: Sequence[CellRuns], but: str | None = None) -> Iterator[tuple[str, list[CellRuns]]]:
+    """Yield title and cells of each environment; those that differ in a parameter other than `but` are separate."""
+    for environment in dict.fromkeys(cell.environment for cell in cells):
+        here = [cell for cell in cells if cell.environment == environment]
+        names = split_parameters([cell.environment_parameters for cell in here])[0]
+        found: dict[tuple[Any, ...], list[CellRuns]] = {}
+        for cell in here:
+            others = {name: cell.environment_parameters.get(name) for name in names if name != but}
             title = ", ".join([environment, *([parameters_text(others)] if others else [])])
-            found.setdefault((*sortable(others), title), []).append(row)
+            found.setdefault((*sortable(others), title), []).append(cell)
         for (*_, title), some in sorted(found.items()):
             yield title, some
 
 
-def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that names the algorithm of a run, with the parameters in which its runs differ."""
+def labeller(cells: Sequence[CellRuns]) -> Callable[[CellRuns], str]:
+    """Return a function that names the algorithm of a cell, with the parameters in which its cells differ."""
     names = {
-        algorithm: split_parameters([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
-        for algorithm in {row["algorithm"] for row in rows}
+        algorithm: split_parameters([cell.algorithm_parameters for cell in cells if cell.algorithm == algorithm])[0]
+        for algorithm in {cell.algorithm for cell in cells}
     }
 
-    def label(row: Mapping[str, Any]) -> str:
-        given = row["algorithm_parameters"]
-        own = {name: given[name] for name in names[row["algorithm"]] if given.get(name) is not None}
+    def label(cell: CellRuns) -> str:
+        given = cell.algorithm_parameters
+        own = {name: given[name] for name in names[cell.algorithm] if given.get(name) is not None}
         # Where several parameters differ, two of them may have the same value.
-        text = parameters_text(own) if len(names[row["algorithm"]]) > 1 else ", ".join(map(value_text, own.values()))
-        return f"{row['algorithm']}, {text}" if text else str(row["algorithm"])
+        text = parameters_text(own) if len(names[cell.algorithm]) > 1 else ", ".join(map(value_text, own.values()))
+        return f"{cell.algorithm}, {text}" if text else cell.algorithm
 
     return label

@@ -11,6 +11,7 @@ from typing import Any
 
 from dmq_fast._support.files import replacing, writable
 from dmq_fast._support.json_text import to_json
+from dmq_fast.experiments.sweeps.records import Record, peek
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 from dmq_fast.results.score import score
 
@@ -86,17 +87,24 @@ def columns(rows: Iterable[Mapping[str, Any]], *, curves: bool = False) -> dict[
     >>> experiments.columns([row])
     {'seed': [0], 'environment.horizon': [3], 'value': [0.7]}
     """
-    flat = [dict(flatten(row)) for row in (checkpoints(rows) if curves else rows)]
-    names: dict[str, None] = {}
-    for row in flat:
-        # In the order of the first run, columns that later runs add at the end.
-        names |= dict.fromkeys(row)
-    return {name: [row.get(name) for row in flat] for name in names}
+    table: dict[str, list[Any]] = {}
+    n = 0
+    for row in checkpoints(rows) if curves else rows:
+        for name, value in dict(flatten(row)).items():
+            # In the order of the first run, columns that later runs add at the end.
+            column = table.setdefault(name, [])
+            if len(column) < n:
+                column += [None] * (n - len(column))
+            column.append(value)
+        n += 1
+    return {name: column + [None] * (n - len(column)) for name, column in table.items()}
 
 
 def learning_curve(row: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the columns of the learning curve of a run; none where `details` holds no table of that name."""
-    curve = (row.get("details") or {}).get("curve")
+    if isinstance(row, Record) and '"curve"' not in (row.text("details") or '"curve"'):
+        return {}
+    curve = (peek(row, "details") or {}).get("curve")
     if not isinstance(curve, dict) or not all(isinstance(column, list) for column in curve.values()):
         return {}
     return curve if len(set(map(len, curve.values()))) == 1 else {}
@@ -113,11 +121,12 @@ def checkpoints(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]
 
 def flatten(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """Yield the entries of a row, those of dicts by dotted names."""
-    for name, value in row.items():
+    for name in row:
+        value = peek(row, name)
         if name in SPREAD:
             yield from spread(SPREAD[name], value)
         else:
-            yield name, value
+            yield name, list(value) if isinstance(value, list) else value
     if row.get("optimal_value") is not None:
         yield "score", score_of(row)
 

@@ -23,45 +23,22 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dmq_fast._support.json_text import Form, check_form
-from dmq_fast.experiments.report.csv_export import learning_curve, score_of, uniform_of
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.experiments.report.numbers import Numbers
 from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
-from dmq_fast.experiments.sweeps.runs import FAILURES
-from dmq_fast.results.score import solves
+from dmq_fast.results.score import scores, solved
 
-__all__ = [
-    "EPISODES",
-    "GOOD",
-    "IN_POINTS",
-    "PARTS",
-    "QUANTITIES",
-    "Quantity",
-    "check_share",
-    "has_curve",
-    "stops_by_itself",
-]
+__all__ = ["EPISODES", "GOOD", "IN_POINTS", "PARTS", "QUANTITIES", "Quantity", "check_share"]
 
-BUDGETS = ("max_trajectories", "max_policies", "max_seconds", "n_samples")
-"""Statuses of runs that a budget ended."""
+Array = NDArray[np.float64]
 
 
 def check_share(share: float) -> None:
     """Raise ValueError unless the score from which a run counts as solved is in (0, 1]."""
     if not 0 < share <= 1:
         raise ValueError(f"share: expected a number in (0, 1], got {share}")
-
-
-def has_curve(row: Mapping[str, Any], *columns: str) -> bool:
-    """Return whether a run has a learning curve, with these columns too, and a known optimum, as baselines have.
-
-    `algorithms.progress_of` describes what such a run has.
-    """
-    form: dict[str, Form] = {"episodes": [int], **{name: [float] for name in ("value", *columns)}}
-    try:
-        check_form("curve", learning_curve(row), form)
-    except ValueError:
-        return False
-    return bool(row["details"]["curve"]["episodes"]) and row.get("optimal_value") is not None
 
 
 class Quantity(NamedTuple):
@@ -71,102 +48,84 @@ class Quantity(NamedTuple):
     ----------
     label : str
         Label of the axis.
-    of : callable
-        Function of a row and of the score from which a run counts as solved; None where it is unknown.
+    numbers : callable
+        Function of the numbers of runs and of the score from which a run counts as solved; an array with NaN where the
+        quantity is unknown.
     statistic : str
         The statistic of several runs that figures show unless told otherwise, one of `intervals.STATISTICS`.
     """
 
     label: str
-    of: Callable[[Mapping[str, Any], float], float | None]
+    numbers: Callable[[Numbers, float], Array]
     statistic: str = "mean"
 
-
-def value(row: Mapping[str, Any], share: float) -> float | None:
-    """Return the value of the learned policy."""
-    return None if row["status"] in FAILURES else row.get("value")
-
-
-def score(row: Mapping[str, Any], share: float) -> float | None:
-    """Return the score of the learned policy."""
-    return None if row["status"] in FAILURES else score_of(row)
+    def of(self, row: Mapping[str, Any], share: float) -> float | None:
+        """Return the quantity of one run, None where it is unknown."""
+        (number,) = self.numbers(Numbers([row]), share).tolist()
+        return None if math.isnan(number) else number
 
 
-def loss(row: Mapping[str, Any], share: float) -> float | None:
-    """Return how far the learned policy is from the optimum."""
-    own, best = value(row, share), row.get("optimal_value")
-    return None if own is None or best is None else best - own
+def value(runs: Numbers, share: float) -> Array:
+    """Return the values of the learned policies."""
+    return np.where(runs.failed, math.nan, runs.value)
 
 
-def shortfall(row: Mapping[str, Any], share: float) -> float | None:
-    """Return how far the score of the learned policy is from that of the best."""
-    own = score(row, share)
-    return None if own is None else 1.0 - own
+def score(runs: Numbers, share: float) -> Array:
+    """Return the scores of the learned policies."""
+    return scores(value(runs, share), runs.uniform, runs.optimum)
 
 
-def stops_by_itself(row: Mapping[str, Any]) -> bool:
-    """Return whether the algorithm of a run has a rule when to stop: all do that have no learning curve."""
-    if not has_curve(row):
-        return True
-    return "stopped_after" in row["counts"] and row["algorithm_parameters"].get("epsilon", 0.05) is not None
+def loss(runs: Numbers, share: float) -> Array:
+    """Return how far the learned policies are from the optimum."""
+    return runs.optimum - value(runs, share)
 
 
-def good_after(row: Mapping[str, Any], share: float) -> float | None:
+def shortfall(runs: Numbers, share: float) -> Array:
+    """Return how far the scores of the learned policies are from that of the best."""
+    return 1.0 - score(runs, share)
+
+
+def good_after(runs: Numbers, share: float) -> Array:
     """Return the first checkpoint whose policy solves the environment; infinity if none does, or if the run failed."""
-    if row["status"] in FAILURES:
-        return math.inf
-    if not has_curve(row):
-        return None
-    curve = row["details"]["curve"]
-    best, uniform = row["optimal_value"], uniform_of(row)
-    values = zip(curve["episodes"], curve["value"], strict=True)
-    return float(next((n for n, own in values if solves(own, uniform, best, share)), math.inf))
+    return np.where(runs.failed, math.inf, runs.curves(share).good_after)
 
 
-def stopped_after(row: Mapping[str, Any], share: float) -> float | None:
+def stopped_after(runs: Numbers, share: float) -> Array:
     """Return the episodes after which an algorithm stopped by itself, infinity if it did not or returned a bad policy.
 
-    None where it has no such rule, or the optimum is unknown.
+    NaN where it has no such rule, or the optimum is unknown.
     """
-    if row["status"] in FAILURES:
-        return math.inf
-    if row.get("optimal_value") is None or not stops_by_itself(row):
-        return None
-    own, n = row.get("value"), row.get("n_trajectories")
-    if own is None or n is None or row["status"] in BUDGETS:
-        return math.inf
-    return float(n) if solves(own, uniform_of(row), row["optimal_value"], share) else math.inf
+    good = solved(runs.value, runs.uniform, runs.optimum, share) & ~np.isnan(runs.episodes) & ~runs.cut
+    found = np.where(good, runs.episodes, math.inf)
+    found[np.isnan(runs.optimum) | ~runs.curves(share).stops] = math.nan
+    return np.where(runs.failed, math.inf, found)
 
 
-def episodes(row: Mapping[str, Any], share: float) -> float | None:
+def episodes(runs: Numbers, share: float) -> Array:
     """Return the episodes until an environment was solved, by policy; infinity if it was not, or if the run failed."""
-    return (stopped_after if stops_by_itself(row) else good_after)(row, share)
+    return np.where(runs.curves(share).stops, stopped_after(runs, share), good_after(runs, share))
 
 
-def success(row: Mapping[str, Any], share: float) -> float | None:
+def success(runs: Numbers, share: float) -> Array:
     """Return 1 if a run solved its environment, 0 if not or if it failed."""
-    needed = episodes(row, share)
-    return None if needed is None else float(math.isfinite(needed))
+    needed = episodes(runs, share)
+    return np.where(np.isnan(needed), math.nan, np.isfinite(needed))
 
 
-def earned(row: Mapping[str, Any], share: float) -> float | None:
+def earned(runs: Numbers, share: float) -> Array:
     """Return the episodes until an environment was solved by reward; infinity if it was not, or if the run failed."""
-    if episodes(row, share) is None:
-        return None
-    if has_curve(row):
-        at = row["details"].get("solved_at")
-        return float(at) if isinstance(at, int) else math.inf
-    own, n = score(row, share), row.get("n_trajectories")
-    if own is None or n is None or own <= 0.5:
-        return math.inf
-    # The least T with (T - n) score > T / 2: the reward of uniform play in the first n episodes, then `value` in each.
-    least = n * own / (own - 0.5)
-    return float(REWARD_EVERY * (math.floor(least / REWARD_EVERY) + 1))
+    own, n, curves = score(runs, share), runs.episodes, runs.curves(share)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        # The least T with (T - n) score > T / 2: reward of uniform play in the first n episodes, then `value` in each.
+        least = n * own / (own - 0.5)
+        at = np.where((own > 0.5) & ~np.isnan(n), REWARD_EVERY * (np.floor(least / REWARD_EVERY) + 1), math.inf)
+    found = np.where(runs.failed, math.inf, np.where(curves.has, curves.solved_at, at))
+    return np.where(np.isnan(episodes(runs, share)), math.nan, found)
 
 
-def seconds(row: Mapping[str, Any], share: float) -> float | None:
-    """Return the wall-clock time of a run."""
-    return None if row["status"] in FAILURES else row.get("seconds")
+def seconds(runs: Numbers, share: float) -> Array:
+    """Return the wall-clock times of the runs."""
+    return np.where(runs.failed, math.nan, runs.seconds)
 
 
 QUANTITIES = {

@@ -18,14 +18,15 @@ from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.against import plot
-from dmq_fast.experiments.report.cells import counted, in_order, labeller, natural, settings, warned
-from dmq_fast.experiments.report.csv_export import as_specified, score_of, uniform_of
-from dmq_fast.experiments.report.metrics import GOOD, PARTS, check_share, has_curve
+from dmq_fast.experiments.report.cells import CellRuns, cells_of, counted, labeller, natural, settings, warned
+from dmq_fast.experiments.report.metrics import GOOD, PARTS, check_share
+from dmq_fast.experiments.report.numbers import curve_of
 from dmq_fast.experiments.report.page import Picture, code, definitions, gallery, grid, header, messages, page, section
-from dmq_fast.experiments.report.panels import located, measurable, panels_of, swept
-from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summarise_cells, table_of
+from dmq_fast.experiments.report.panels import located, measurable, panels_of_cells, swept
+from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summary_of, table_of
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.result import DMQResult, SelfStoppingResult
+from dmq_fast.results.score import scores
 from dmq_fast.results.summary import summary_rows
 from dmq_fast.rewards import RewardModel
 from dmq_fast.theory import certificate_table
@@ -172,12 +173,13 @@ def sweep_report(
     ValueError
         If there are no rows.
     """
-    rows = [as_specified(row) for row in rows]
-    if not rows:
+    cells = cells_of(rows)
+    if not cells:
         raise ValueError("rows: expected at least one run, got none")
-    known = {name: title for name, title in SOLVED.items() if name in measurable(rows)}
-    cells, failures = summarise_cells(rows, known), failures_of(rows)
-    heads, lines = table_of(cells, ("runs", "failed"), known | MEANS)
+    rows = [row for cell in cells for row in cell.rows]
+    known = {name: title for name, title in SOLVED.items() if name in measurable(cells)}
+    lines_of, failures = [summary_of(cell, known) for cell in cells], failures_of(rows)
+    heads, lines = table_of(lines_of, ("runs", "failed"), known | MEANS)
     table = grid(heads, lines, right=range(len(heads) - len(known | MEANS) - 2, len(heads)))
     body = [
         header(name, f"{number_of(len(rows), 'run')} in {number_of(len(cells), 'cell')}"),
@@ -185,8 +187,8 @@ def sweep_report(
         messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
         messages("warning", warned(rows)),
         section("Runs by cell", (MEANING if known else "") + table),
-        section("Failures", code("\n".join(failure_lines(failures, cells)))) if failures else "",
-        section("Pictures", gallery(sweep_pictures(rows))),
+        section("Failures", code("\n".join(failure_lines(failures, lines_of)))) if failures else "",
+        section("Pictures", gallery(pictures_of(cells))),
         section("Reproduce", reproduce_sweep(rows, specs)),
     ]
     return page(name, body)
@@ -212,18 +214,31 @@ def sweep_pictures(
     arguments of `against.against`.
     """
     check_share(share)
-    rows = in_order(map(as_specified, rows))
-    for environment in dict.fromkeys(row["environment"] for row in rows):
-        here = [row for row in rows if row["environment"] == environment]
+    return pictures_of(cells_of(rows), width=width, share=share, **looks)
+
+
+def pictures_of(
+    cells: Sequence[CellRuns], *, width: float = WIDTH, share: float = GOOD, **looks: Any
+) -> Iterator[Picture]:
+    """Yield the pictures of `sweep_pictures`, of cells."""
+    for environment in dict.fromkeys(cell.environment for cell in cells):
+        here = [cell for cell in cells if cell.environment == environment]
         if swept(here):
-            for picture in quantity_pictures(here, width=width, share=share, **looks):
+            for picture in pictures_of_quantities(here, width=width, share=share, **looks):
                 yield picture._replace(title=f"{environment}: {picture.title}")
         if len({title for title, _ in settings(here)}) == 1:
             yield from curve_pictures(environment, here, width)
 
 
 def quantity_pictures(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]], x: str | None = None, wanted: Sequence[str] | None = None, **looks: Any
+) -> Iterator[Picture]:
+    """Yield pictures of quantities, by default of all known ones but `PARTS`, against a parameter; see `against`."""
+    return pictures_of_quantities(cells_of(rows), x, wanted, **looks)
+
+
+def pictures_of_quantities(
+    cells: Sequence[CellRuns],
     x: str | None = None,
     wanted: Sequence[str] | None = None,
     *,
@@ -233,38 +248,40 @@ def quantity_pictures(
     log_y: bool | None = None,
     **looks: Any,
 ) -> Iterator[Picture]:
-    """Yield pictures of quantities, by default of all known ones but `PARTS`, against a parameter; see `against`."""
-    rows = in_order(map(as_specified, rows))
-    x, place, name = located(rows, x)
-    known = measurable([row for row in rows if row[place].get(name) is not None], share)
+    """Yield the pictures of `quantity_pictures`, of cells."""
+    x, place, name = located(cells, x)
+    known = measurable([cell for cell in cells if getattr(cell, place).get(name) is not None], share)
     for y in wanted or [y for y in known if y not in PARTS]:
-        shown = panels_of(rows, x, y, share=share, **looks)
+        shown = panels_of_cells(cells, x, y, share=share, **looks)
         yield Picture(plot(shown, log_x=log_x, log_y=log_y, width=width), f"{y} by {x}", "")
 
 
-def curve_pictures(title: str, rows: Sequence[Mapping[str, Any]], width: float) -> Iterator[Picture]:
+def curve_pictures(title: str, cells: Sequence[CellRuns], width: float) -> Iterator[Picture]:
     """Yield pictures of score and regret against episodes, of the runs whose score is known.
 
     Regrets are divided by V* - V_uniform, so that no shift or scale of the rewards changes a picture.
     """
-    label = labeller(rows)
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if score_of(row) is not None:
-            groups.setdefault(label(row), []).append(row)
+    label = labeller(cells)
+    groups: dict[str, list[tuple[Mapping[str, Any], float, float]]] = {}
+    for cell in cells:
+        known = scores(cell.numbers.value, cell.numbers.uniform, cell.numbers.optimum)
+        some = zip(cell.rows, known, cell.numbers.uniform, strict=True)
+        groups.setdefault(label(cell), []).extend(one for one in some if not np.isnan(one[1]))
     values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
-    for name, some in groups.items():
-        if all(has_curve(row, "regret") for row in some):
-            uniform = np.array([[uniform_of(row)] for row in some])
-            spans = np.array([[row["optimal_value"]] for row in some]) - uniform
-            at, curves = on_one_grid(some, "value")
-            values[name] = at, (curves - uniform) / spans
-            at, curves = on_one_grid(some, "regret")
-            regrets[name] = at, curves / spans
+    for name, found in groups.items():
+        if not found:
+            continue
+        rows = [row for row, _, _ in found]
+        if curves := curves_on_one_grid(rows):
+            uniform = np.array([[uniform] for _, _, uniform in found])
+            spans = np.array([[row["optimal_value"]] for row in rows]) - uniform
+            at, value, regret = curves
+            values[name] = at, (value - uniform) / spans
+            regrets[name] = at, regret / spans
         else:
-            scores = np.array([[score_of(row)] for row in some], dtype=np.float64)
-            values[name] = [statistics.median(row["n_trajectories"] for row in some)], scores
+            known = np.array([[score] for _, score, _ in found])
+            values[name] = [statistics.median(row["n_trajectories"] for row in rows)], known
     if not regrets:
         return
     yield Picture(
@@ -283,11 +300,21 @@ def curve_pictures(title: str, rows: Sequence[Mapping[str, Any]], width: float) 
     )
 
 
-def on_one_grid(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the checkpoints of the longest run, and a column of every run at them; NaN after the end of a run."""
-    curves = [row["details"]["curve"] for row in rows]
-    at = np.array(max((curve["episodes"] for curve in curves), key=lambda some: some[-1]), dtype=np.float64)
-    return at, np.array([np.interp(at, curve["episodes"], curve[name], right=np.nan) for curve in curves])
+def curves_on_one_grid(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the checkpoints of the longest run, and values and regrets of every run at them; NaN after its end.
+
+    None if a run has no learning curve.
+    """
+    curves = []
+    for row in rows:
+        if (curve := curve_of(row, "regret")) is None:
+            return None
+        curves.append([np.array(curve[name], dtype=np.float64) for name in ("episodes", "value", "regret")])
+    at = max((curve[0] for curve in curves), key=lambda some: some[-1])
+    value, regret = (np.array([np.interp(at, curve[0], curve[i], right=np.nan) for curve in curves]) for i in (1, 2))
+    return at, value, regret
 
 
 def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from dmq_fast._support.words import number_of
-from dmq_fast.experiments.report.cells import SHOWN, by_message, cells_of, known, seeds_of_some, split_parameters
-from dmq_fast.experiments.report.csv_export import score_of
+from dmq_fast.experiments.report.cells import (
+    SHOWN,
+    CellRuns,
+    by_message,
+    cells_of,
+    seeds_of_some,
+    split_parameters,
+)
 from dmq_fast.experiments.report.intervals import STATISTICS
 from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES
-from dmq_fast.experiments.sweeps.runs import FAILURES
+from dmq_fast.experiments.sweeps.records import peek
+from dmq_fast.results.score import scores
 
 __all__ = [
     "MEANS",
@@ -24,6 +31,7 @@ __all__ = [
     "failure_lines",
     "failures_of",
     "summarise_cells",
+    "summary_of",
     "table_of",
 ]
 
@@ -48,33 +56,37 @@ SOLVED = {
 
 def summarise_cells(rows: Iterable[Mapping[str, Any]], quantities: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return parameters, numbers of runs, means and the statistics of further quantities of each cell."""
-    return [
-        {
-            "cell": cell.id,
-            "environment": cell.environment,
-            "environment_parameters": cell.environment_parameters,
-            "algorithm": cell.algorithm,
-            **{name: cell.rows[0].get(name) for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
-            "runs": len(cell.rows),
-            "failed": sum(row.get("status") in FAILURES for row in cell.rows),
-            **{name: mean(cell.rows, name) for name in MEANS},
-            **{name: statistic_of(cell.rows, name) for name in quantities},
-        }
-        for cell in cells_of(rows)
-    ]
+    return [summary_of(cell, quantities) for cell in cells_of(rows)]
 
 
-def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+def summary_of(cell: CellRuns, quantities: Iterable[str] = ()) -> dict[str, Any]:
+    """Return parameters, numbers of runs, means and the statistics of further quantities of a cell."""
+    return {
+        "cell": cell.id,
+        "environment": cell.environment,
+        "environment_parameters": cell.environment_parameters,
+        "algorithm": cell.algorithm,
+        **{name: cell.rows[0].get(name) for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
+        "runs": len(cell.rows),
+        "failed": int(cell.numbers.failed.sum()),
+        **{name: mean(cell, name) for name in MEANS},
+        **{name: statistic_of(cell, name) for name in quantities},
+    }
+
+
+def mean(cell: CellRuns, name: str) -> float | None:
     """Return the mean of the known entries of a column, or of the known scores."""
-    values = known(rows, name) if name != "score" else [one for row in rows if (one := score_of(row)) is not None]
-    return statistics.fmean(values) if values else None
+    numbers = cell.numbers
+    known = scores(numbers.value, numbers.uniform, numbers.optimum) if name == "score" else numbers.of(name)
+    known = known[~np.isnan(known)]
+    return math.fsum(known) / len(known) if len(known) else None
 
 
-def statistic_of(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+def statistic_of(cell: CellRuns, name: str) -> float | None:
     """Return the statistic of a quantity that figures show, None where it is unknown of some run."""
     quantity = QUANTITIES[name]
-    numbers = [quantity.of(row, GOOD) for row in rows]
-    return None if None in numbers else float(STATISTICS[quantity.statistic](np.array(numbers, dtype=np.float64)))
+    numbers = quantity.numbers(cell.numbers, GOOD)
+    return None if np.isnan(numbers).any() else float(STATISTICS[quantity.statistic](numbers))
 
 
 def table_of(
@@ -147,7 +159,7 @@ def failure_lines(failures: Sequence[Mapping[str, Any]], cells: Sequence[Mapping
 def failure_dict(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cell, the seed and the failure of a run as plain data."""
     names = ("cell", "seed", "environment", "environment_parameters", "algorithm", "algorithm_parameters", "status")
-    return {name: row[name] for name in (*names, "error")} | {"traceback": row["details"].get("traceback")}
+    return {name: row[name] for name in (*names, "error")} | {"traceback": peek(row, "details").get("traceback")}
 
 
 def spell(value: Any) -> str:

@@ -572,6 +572,7 @@ def fixed(cell: Cell) -> bool:
     return not seeded(imported("name", cell.environment), 0, asked=False)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def seeds_of(seed: int) -> tuple[int, int]:
     """Return the seeds of environment and algorithm that belong to a seed of the sweep.
 

@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
+import math
 import os
 import re
 import sqlite3
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dmq_fast._support.files import make_directory, sync_directory, temporary_beside
-from dmq_fast._support.json_text import Form, check_form, finite_json, from_json, plain
+from dmq_fast._support.json_text import Form, check_form, finite_json
+from dmq_fast.experiments.sweeps.records import FINITE, STRUCTURED, Records, read
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
@@ -32,6 +35,7 @@ __all__ = [
     "failures",
     "load_specs",
     "reading",
+    "records",
     "rows",
     "selected",
     "shards",
@@ -79,11 +83,6 @@ COLUMNS = {
 }
 ADDED = ("uniform_value",)
 """Columns that stores of format 1 lack, with which their rows read None."""
-
-FINITE = ("environment_parameters", "algorithm_parameters", "warnings")
-"""Structured columns without numbers that are not finite: their texts stand for themselves."""
-
-STRUCTURED = [name for name, kind in COLUMNS.items() if kind.startswith("JSON")]
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS runs ({", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())},
@@ -303,6 +302,55 @@ def rows(connection: sqlite3.Connection, query: str, *given: Any) -> list[dict[s
     return [loaded(row) for row in found]
 
 
+def records(connection: sqlite3.Connection) -> Records:
+    """Return all rows as columns, by cell and seed; ValueError as `loaded`."""
+    found = Records(tuple(COLUMNS))
+    columns, seen = list(found.columns.values()), dict[str, str]()
+    cursor = connection.execute(f"SELECT {selected(connection)} FROM runs ORDER BY cell, seed")
+    n_trajectories, whole = list(COLUMNS).index("n_trajectories"), structured(connection)
+    while some := cursor.fetchmany(MANY):
+        parts = [list(part) for part in zip(*some, strict=True)]
+        if not (whole and all(map(sound, COLUMNS, parts))):
+            for values in some:
+                loaded(values)  # finds the row that is damaged, and says what is
+        parts[n_trajectories] = [None if n is None else int(n) for n in parts[n_trajectories]]
+        for name, column, part in zip(COLUMNS, columns, parts, strict=True):
+            column += [seen.setdefault(one, one) for one in part] if name in REPEATED else part
+    return found
+
+
+def structured(connection: sqlite3.Connection) -> bool:
+    """Return whether the structured columns of all rows surely hold JSON of their forms; `loaded` judges others."""
+    kinds = {name: "array" if ROW[name] is list else "object" for name in STRUCTURED}
+    right = " AND ".join(
+        [f"json_type({name}) = '{kind}'" for name, kind in kinds.items()]
+        + ["coalesce(json_type(details, '$.traceback'), 'null') IN ('text', 'null')"]
+    )
+    valid = " AND ".join(f"json_valid({name})" for name in STRUCTURED)
+    try:
+        query = f"SELECT count(*) FROM runs WHERE NOT CASE WHEN {valid} THEN {right} ELSE 0 END"
+        damaged: int = connection.execute(query).fetchone()[0]
+        return not damaged
+    except sqlite3.OperationalError:  # a library without JSON
+        return False
+
+
+MANY = 5000
+"""Rows that are taken from a store at a time."""
+
+REPEATED = {name for name, kind in COLUMNS.items() if kind.startswith(("TEXT", "JSON"))} - {"ended", "timings"}
+"""Columns in which many rows have the same text."""
+
+
+def sound(name: str, column: list[Any]) -> bool:
+    """Return whether the entries of a column surely have its type and range; `loaded` judges others."""
+    if not set(map(type, column)) <= ALLOWED[name]:
+        return False
+    if name == "seed":
+        return bool(min(column) >= 0)
+    return name != "n_trajectories" or all(n is None or math.isfinite(n) for n in column)
+
+
 def columns_of(connection: sqlite3.Connection) -> set[str]:
     """Return the names of the columns of the runs."""
     return {name for _, name, *_ in connection.execute("PRAGMA table_info(runs)")}
@@ -377,6 +425,9 @@ ROW: dict[str, Form] = {
 } | {"n_trajectories": int | float | None, "warnings": list}
 """The types of the columns of a row; SQLite keeps values of other types, too."""
 
+ALLOWED = {name: {str} if name in STRUCTURED else {*(typing.get_args(form) or (form,))} for name, form in ROW.items()}
+"""The types of their entries in SQLite."""
+
 
 def loaded(values: Sequence[Any]) -> dict[str, Any]:
     """Return the row that was stored as these values; of n_trajectories beyond 2^63, the first 53 bits.
@@ -389,7 +440,7 @@ def loaded(values: Sequence[Any]) -> dict[str, Any]:
     row = dict(zip(COLUMNS, values, strict=True))
     try:
         for name in STRUCTURED:
-            row[name] = (plain if name in FINITE else from_json)(row[name])
+            row[name] = read(name, row[name])
         check_form("row", row, ROW)
         if row["status"] in FAILURES:
             check_form("row.details", {"traceback": None} | row["details"], {"traceback": str | None})
