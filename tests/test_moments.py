@@ -245,3 +245,17 @@ def test_copies_of_a_subclass_are_of_it():
     kind = type("Own", (SecondMoment,), {"__module__": __name__})
     for other in (kind(2).copy(), copy.copy(kind(2)), copy.deepcopy(kind(2))):
         assert type(other) is kind
+
+
+def test_rows_that_two_copies_share_count_once():
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    base = SecondMoment(4)
+    base.add_rows(rows[:20])
+    one, other = copy.copy(base), copy.copy(base)
+    one.add_rows(rows[20:24])
+    other.add_rows(rows[24:])
+    one.merge(other, base=base)
+    assert one.n == 30
+    np.testing.assert_allclose(one.matrix, rows.T @ rows, atol=1e-12)
+    with pytest.raises(ValueError, match="base: expected rows that both have, at most 20, got 30"):
+        base.merge(other, base=one)

@@ -75,14 +75,18 @@ def test_a_saved_run_is_resumed_by_the_command_of_its_learner(run, tmp_path):
 
 
 def test_cells_of_a_sweep_keep_their_names():
-    algorithms = [
-        {"name": "dmq", "n_samples": 5},
-        {"name": "self-stopping", "epsilon": 0.5, "mode": "quick"},
-        {"name": "self-stopping", "epsilon": 0.5},
-    ]
-    lock = {"name": "lock", "horizon": 2, "n_actions": 2}
-    cells = experiments.read({"environments": [lock], "algorithms": algorithms}).cells
-    assert [cell.id for cell in cells] == ["43b16b4681fd08138209", "65a4442df233b33554fe", "61d1adce05ae43a571c0"]
+    def ids(*algorithms):
+        lock = {"name": "lock", "horizon": 2, "n_actions": 2}
+        return [cell.id for cell in experiments.read({"environments": [lock], "algorithms": algorithms}).cells]
+
+    assert ids({"name": "dmq", "n_samples": 5}) == ["43b16b4681fd08138209"]
+    stopping = {"name": "self-stopping", "epsilon": 0.5}
+    for by_level in (False, "no"):
+        found = ids(stopping | {"mode": "quick", "homogeneous": by_level}, stopping | {"homogeneous": by_level})
+        assert found == ["65a4442df233b33554fe", "61d1adce05ae43a571c0"]
+    # Levels that share their data give other runs than those of 0.2.0.
+    (shared,) = ids(stopping)
+    assert [shared] == ids(stopping | {"homogeneous": "auto"}) != ["61d1adce05ae43a571c0"]
 
 
 def test_a_summary_in_original_units_is_shown_and_has_a_page(run, tmp_path):

@@ -807,3 +807,26 @@ def test_pickled_states_are_checked():
     other = make(*arguments)
     other.__setstate__({**state, "factor": state["factor"] + np.tril(np.ones((2, 2)), -1)})
     assert (other.factor == ridge.factor).all()
+
+
+@pytest.mark.parametrize("targets", [None, 2])
+def test_rows_that_two_copies_share_count_once(targets):
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(60, 5)), rng.normal(size=(60, 2) if targets else 60)
+    base, whole = Ridge(5, 0.1, targets=targets), Ridge(5, 0.1, targets=targets)
+    base.update_rows(rows[:50], y[:50])
+    whole.update_rows(rows, y)
+    one, other = copy.copy(base), pickle.loads(pickle.dumps(base))
+    one.update_rows(rows[50:54], y[50:54])
+    other.update_rows(rows[54:], y[54:])
+    twice = copy.copy(one)
+    twice.merge(other)
+    assert twice.n == 110
+    one.merge(other, base=base)
+    assert one.n == 60
+    np.testing.assert_allclose(one.theta, whole.theta, rtol=1e-10)
+    np.testing.assert_allclose(one.gram, whole.gram, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="base: expected rows that both have, at most 56, got 60"):
+        other.merge(whole, base=one)
+    with pytest.raises(ValueError, match="base: expected dimension 5, got 4"):
+        one.merge(other, base=Ridge(4, 0.1, targets=targets))

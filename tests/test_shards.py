@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -14,9 +15,10 @@ from collections import Counter
 import pytest
 from sweeping import ROOT, altered, content, environment_of_tests, one, slow_spec, start, wait_until, write
 
-from dmq_fast import experiments
+from dmq_fast import __version__, experiments
 from dmq_fast.cli import sweep as command
 from dmq_fast.experiments.sweeps import scheduler, store
+from dmq_fast.experiments.sweeps import spec as spec_module
 
 
 def test_shards_are_disjoint_even_and_mixed():
@@ -103,7 +105,8 @@ def test_shards_that_are_killed_and_merged_give_the_rows_of_an_undivided_sweep(t
     assert {sizes[0], sizes[2]} <= {16, 17} and 0 < sizes[1] < 16
     out = tmp_path / "all"
     code, stdout, _ = run("merge", out, *parts, "--json")
-    assert (code, json.loads(stdout)["added"], json.loads(stdout)["runs"]) == (0, sum(sizes), sum(sizes))
+    told = json.loads(stdout)
+    assert (code, told["added"], told["runs"], told["missing"]) == (1, sum(sizes), sum(sizes), 50 - sum(sizes))
     summary = experiments.sweep(path, out, workers=0)
     assert (summary.runs, summary.ran) == (50, 50 - sum(sizes))
     assert content(experiments.load(out)) == content(experiments.load(tmp_path / "whole"))
@@ -241,3 +244,36 @@ def test_the_job_array_of_the_page_runs(tmp_path, run, monkeypatch):
     assert [task.wait(timeout=60) for task in tasks] == [0, 0]
     assert run("merge", "locks", "parts/4", "parts/5")[0] == 0
     assert experiments.status("locks").counts["done"] == 24
+
+
+def test_missing_shards_and_several_versions_are_told(tmp_path, run):
+    path = write(tmp_path)  # 36 runs
+    parts = [tmp_path / f"part {i}" for i in range(3)]
+    for i, part in enumerate(parts):
+        experiments.sweep(path, part, shard=(i, 3), workers=0)
+    out = tmp_path / "all"
+    code, stdout, err = run("merge", out, parts[0], parts[2])
+    assert (code, err) == (1, "") and "12 runs missing: a sweep of the specification into" in stdout
+    assert experiments.merge(out, parts).missing == 0
+    with contextlib.closing(sqlite3.connect(parts[1] / store.FILE)) as connection, connection:
+        connection.execute("UPDATE runs SET version = '0.1.0'")
+    said = f"the runs are of several versions: 12 of dmq_fast 0.1.0, 24 of dmq_fast {__version__}"
+    code, _, err = run("merge", tmp_path / "mixed", *parts)
+    assert (code, err) == (0, f"warning: {said}\n")
+    assert experiments.merge(tmp_path / "mixed", parts).warnings == (said,)
+    assert said in run("status", tmp_path / "mixed")[1]
+    assert experiments.status(out).notes == ()
+
+
+def test_what_cannot_be_read_here_is_told_by_a_merge(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere.py").write_text(
+        "import dmq_fast as dmq\ndef make(): return dmq.environments.chain(3, rng=0)\n"
+    )
+    spec = {"environments": [{"name": "elsewhere:make"}], "algorithms": [{"name": "dmq", "n_samples": 3}], "seeds": 2}
+    with monkeypatch.context() as here:
+        here.syspath_prepend(tmp_path)
+        experiments.sweep(spec, tmp_path / "part", shard=(0, 2), workers=0)
+    monkeypatch.delitem(sys.modules, "elsewhere")
+    spec_module.environment_parameters.cache_clear()
+    merged = experiments.merge(tmp_path / "all", [tmp_path / "part"])
+    assert merged.runs == 1 and "it is not known which runs of sweep are missing" in merged.warnings[0]

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.words import number_of
-from dmq_fast.cli.exit_codes import FINISHED
+from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.options import command_parser
-from dmq_fast.cli.terminal import not_saved, show, signals, told, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 __all__ = ["merge"]
 
 EXIT_CODES = """\
 exit codes:
-  0    OUT holds the runs of all directories
+  0    OUT holds all runs of its specifications
+  1    OUT holds the runs of all directories, and others of its specifications are missing
   2    the command line or a directory is wrong, or the stores do not fit together; nothing was written
   4    the store could not be written
   130  interrupted by Ctrl-C; the same command does the work
@@ -57,4 +58,9 @@ def merge(arguments: Sequence[str]) -> int:
             f"{merged.out}: {number_of(merged.runs, 'run')}, {merged.added:,} of them new; {merged.replaced:,} took "
             "the place of worse ones"
         )
-    return signals.code(show("merge", text, FINISHED))
+        if merged.missing:
+            lacking = number_of(merged.missing, "run")
+            text += f"\n{lacking} missing: a sweep of the specification into {merged.out} does them"
+    for warning in merged.warnings:
+        say(f"warning: {warning}")
+    return signals.code(show("merge", text, FAILED if merged.missing else FINISHED))

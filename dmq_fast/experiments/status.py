@@ -51,7 +51,7 @@ class Status:
     failures : tuple of dict
         The rows of the runs that failed, as `load` returns them.
     notes : tuple of str
-        What could not be found out.
+        What could not be found out, and that runs are of several versions.
     """
 
     directory: Path
@@ -116,10 +116,12 @@ def status(
         with store.reading(directory / store.FILE) as connection:
             connection.execute("BEGIN")  # all of it at one moment
             statuses, failures = store.statuses(connection), store.failures(connection)
+            mixed = store.versions_text(store.versions(connection))
             examples = {row["cell"]: row for row in store.rows(connection, "GROUP BY cell")}
             if known is None:
                 names = [name for name, _, _ in store.specs(connection)]
                 parts, notes = parts_of(connection)
+            notes = [*notes, *mixed]
     cells: dict[str, Cell | None] = {}
     wanted: dict[tuple[str, int], None] = {}
     for part, piece in parts:

@@ -279,17 +279,24 @@ cdef class SecondMoment:
         cdef tuple parts = csr_parts(data, indices, indptr, self.dimension, "")
         self._add(rows_in(parts), "data", parts[0], weights)
 
-    def merge(self, SecondMoment other not None):
+    def merge(self, SecondMoment other not None, SecondMoment base=None):
         """Add the rows of another accumulator of the same dimension, in place.
+
+        Rows that both have count twice, as those of an accumulator do of which both are copies. Give that one as
+        `base`, with which they count once.
 
         Raises
         ------
         TypeError, ValueError
-            If `other` is not a SecondMoment, has another dimension, or the sum overflows.
+            If `other` or `base` is not a SecondMoment, or has another dimension, if `base` has more rows than one of
+            both, or the sum overflows.
         """
         cdef Py_ssize_t i, size = self.dimension * self.dimension
-        if other.dimension != self.dimension:
-            raise ValueError(f"other: expected dimension {self.dimension}, got {other.dimension}")
+        for argument, accumulator in (("other", other), ("base", other if base is None else base)):
+            if accumulator.dimension != self.dimension:
+                raise ValueError(f"{argument}: expected dimension {self.dimension}, got {accumulator.dimension}")
+        if base is not None and base.n > min(self.n, other.n):
+            raise ValueError(f"base: expected rows that both have, at most {min(self.n, other.n)}, got {base.n}")
         self._check_count(other.n)
         # Each is positive semidefinite: the diagonal bounds the rest.
         for i in range(self.dimension):
@@ -298,6 +305,10 @@ cdef class SecondMoment:
         for i in range(size):
             self._gram[i] += other._gram[i]
         self.n += other.n
+        if base is not None:
+            for i in range(size):
+                self._gram[i] -= base._gram[i]
+            self.n -= base.n
 
     def scale(self, factor):
         """Multiply the sum in place, S <- factor S, to forget; `n` stays, as weights do not count in it.

@@ -862,28 +862,47 @@ cdef class Ridge:
             raise new.indefinite("gram", info)
         return new
 
-    def merge(self, Ridge other not None):
+    def merge(self, Ridge other not None, Ridge base=None):
         """Add the rows of another Ridge of the same dimension, regularization and targets, in O(d^3).
 
         V = V1 + V2 - lambda I comes from the Gram matrices, with an error of about d u trace(V). If lambda is as small
         as that, V has no correct digits in directions orthogonal to all rows.
+
+        Rows that both have count twice, as those of a trained model do of which both are copies. Give that model as
+        `base`, with which they count once: V = V1 + V2 - V_base.
+
+        Parameters
+        ----------
+        other : Ridge
+            Left as it is.
+        base : Ridge, optional
+            The rows that both have.
 
         Raises
         ------
         numpy.linalg.LinAlgError
             If V of both is not positive definite in float64; nothing has changed then.
         ValueError
-            If the two do not go together or their sums overflow; nothing has changed then.
+            If they do not go together, `base` has more rows than one of them, or sums overflow; nothing has changed
+            then.
         """
         cdef Py_ssize_t i, d = self.dimension
         cdef int info
-        for name in ("dimension", "regularization", "targets"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                raise ValueError(f"other: expected {name} {mine}, got {theirs}")
+        for argument, model in (("other", other), ("base", base)):
+            for name in ("dimension", "regularization", "targets"):
+                mine, theirs = getattr(self, name), getattr(other if model is None else model, name)
+                if mine != theirs:
+                    raise ValueError(f"{argument}: expected {name} {mine}, got {theirs}")
+        if base is not None and base.n > min(self.n, other.n):
+            raise ValueError(f"base: expected rows that both have, at most {min(self.n, other.n)}, got {base.n}")
         cdef double trace = other._trace - d * self.regularization, least = other._least
         cdef Py_ssize_t n = self.n + other.n
         cdef cnp.ndarray more = other.sums(), products = self.moment + other.moment
+        if base is not None:
+            more -= base.sums()
+            products -= base.moment
+            trace -= base._trace - d * self.regularization
+            n -= base.n
         if not (trace <= ROOM - self._trace and all_finite(entries(products), d * self._columns)):
             raise ValueError("other: a sum of products is out of the range of float64")
         info = self.factorise(entries(more), NULL)

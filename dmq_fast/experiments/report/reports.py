@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from dmq_fast.experiments.report.numbers import curve_of
 from dmq_fast.experiments.report.page import Picture, code, definitions, gallery, grid, header, messages, page, section
 from dmq_fast.experiments.report.panels import located, measurable, panels_of_cells, swept
 from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summary_of, table_of
+from dmq_fast.experiments.sweeps.store import versions_text
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.result import DMQResult, SelfStoppingResult
 from dmq_fast.results.score import scores
@@ -185,6 +187,7 @@ def sweep_report(
         header(name, f"{number_of(len(rows), 'run')} in {number_of(len(cells), 'cell')}"),
         messages("note", notes),
         messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
+        messages("warning", versions_text(dict(sorted(Counter(row["version"] for row in rows).items())))),
         messages("warning", warned(rows)),
         section("Runs by cell", (MEANING if known else "") + table),
         section("Failures", code("\n".join(failure_lines(failures, lines_of)))) if failures else "",

@@ -285,8 +285,8 @@ REGISTRY: dict[str, Factory] = {
 def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return name and parameters of a learner as version 0.2.0 had them: cells keep the hashes of these.
 
-    There both learners were "dmq", what is a default now had no value, no epsilon was a share, and baselines had data
-    by level.
+    There both learners were "dmq", what is a default now had no value, no epsilon was a share, and all algorithms had
+    data by level, so that a cell with other data has another hash.
     """
     if name in baselines.REGISTRY and parameters.get("homogeneous") is False:
         parameters = {key: value for key, value in parameters.items() if key != "homogeneous"}
@@ -298,6 +298,9 @@ def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]
         return name, parameters
     defaults = {one.name: one.default for one in decisions_of(name)}
     kept = {key: value for key, value in parameters.items() if key == "epsilon" or value != defaults[key]}
+    shared = parameters.get("homogeneous", defaults["homogeneous"])
+    kept = {key: value for key, value in kept.items() if key != "homogeneous"}
+    kept |= {} if shared in (False, "no") else {"homogeneous": shared}  # the runs of 0.2.0 had data by level
     if kept.get("mode") in ("strict", "quick"):
         kept["strict"] = kept.pop("mode") == "strict"
     return "dmq", {"sampler": "rollout", "variant": "adaptive"} | kept

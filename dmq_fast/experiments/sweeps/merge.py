@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmq_fast.experiments.sweeps.runs import FAILURES
-from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, loaded, naming, reading, selected, specs
+from dmq_fast.experiments.sweeps.spec import SpecError, reread
+from dmq_fast.experiments.sweeps.store import (
+    COLUMNS,
+    FILE,
+    Store,
+    loaded,
+    naming,
+    reading,
+    selected,
+    specs,
+    versions_text,
+)
 
 __all__ = ["MergeError", "Merged", "merge"]
 
@@ -28,12 +39,19 @@ class MergeError(ValueError):
 
 
 class Merged(NamedTuple):
-    """The result of `merge`: of `runs` runs in the store `out`, `added` are new and `replaced` had failed before."""
+    """The result of `merge`.
+
+    Of `runs` runs in the store `out`, `added` are new and `replaced` had failed before. `missing` runs of its
+    specifications are in none of the stores. `warnings` tell of runs of several versions, and of specifications that
+    cannot be read here, of which it is not known what is missing.
+    """
 
     out: Path
     runs: int
     added: int
     replaced: int
+    missing: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def merge(
@@ -87,8 +105,8 @@ def merge(
     ...     parts = [Path(directory, str(i)) for i in range(2)]
     ...     ran = [experiments.sweep(spec, part, shard=(i, 2), workers=0).ran for i, part in enumerate(parts)]
     ...     merged = experiments.merge(Path(directory, "all"), parts)
-    >>> ran, merged.runs
-    ([2, 2], 4)
+    >>> ran, merged.runs, merged.missing
+    ([2, 2], 4, 0)
     """
     if isinstance(directories, str | bytes | os.PathLike):
         raise TypeError(f"directories: expected a sequence of directories, got {directories!r}")
@@ -106,8 +124,14 @@ def merge(
                 if found.conflict:
                     raise MergeError(found.conflict)
             store.connection.execute("DELETE FROM shards")  # what it lacks is missing now
-        (runs,) = store.connection.execute("SELECT count(*) FROM runs").fetchone()
-    return Merged(out, runs, found.added, found.replaced)
+        stored, warnings = store.statuses(), versions_text(store.versions())
+        wanted: set[tuple[str, int]] = set()
+        for name, text, _ in specs(store.connection):
+            try:
+                wanted.update((cell.id, seed) for cell, seed in reread(text, name).runs())
+            except SpecError as error:  # perhaps a module of the user is not here
+                warnings.append(f"it is not known which runs of {name} are missing: {error}")
+    return Merged(out, len(stored), found.added, found.replaced, len(wanted - stored.keys()), tuple(warnings))
 
 
 def check_specs(places: Sequence[Path]) -> None:

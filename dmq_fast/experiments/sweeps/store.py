@@ -16,7 +16,7 @@ import os
 import re
 import sqlite3
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ __all__ = [
     "shards",
     "specs",
     "statuses",
+    "versions",
+    "versions_text",
 ]
 
 FILE = "runs.sqlite"
@@ -229,9 +231,9 @@ class Store:
         """Return the status of every stored run by cell and seed."""
         return statuses(self.connection)
 
-    def versions(self) -> list[str]:
-        """Return the versions of this package that wrote the runs."""
-        return [version for (version,) in self.connection.execute("SELECT DISTINCT version FROM runs ORDER BY 1")]
+    def versions(self) -> dict[str, int]:
+        """Return the versions of this package that wrote the runs, and how many each did."""
+        return versions(self.connection)
 
     def timings(self) -> dict[str, tuple[int, float]]:
         """Return the number and the total seconds of the runs of each cell."""
@@ -376,6 +378,23 @@ def failures(connection: sqlite3.Connection) -> list[dict[str, Any]]:
 def specs(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
     """Return names, texts and numbers of runs of the specifications."""
     return entries(connection, "SELECT name, text, runs FROM specs ORDER BY began", str, str, int)
+
+
+def versions(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the versions of this package that wrote the runs, and how many each did."""
+    return dict(entries(connection, "SELECT version, count(*) FROM runs GROUP BY version ORDER BY 1", str, int))
+
+
+def versions_text(counts: Mapping[str, int]) -> list[str]:
+    """Return a warning where runs are of several versions, which may do the runs of a cell in different ways.
+
+    >>> versions_text({"0.1.0": 3, "0.2.0": 1}), versions_text({"0.2.0": 4})
+    (['the runs are of several versions: 3 of dmq_fast 0.1.0, 1 of dmq_fast 0.2.0'], [])
+    """
+    if len(counts) < 2:
+        return []
+    parts = ", ".join(f"{n:,} of dmq_fast {version}" for version, n in counts.items())
+    return [f"the runs are of several versions: {parts}"]
 
 
 def entries(connection: sqlite3.Connection, query: str, *kinds: type) -> list[Any]:
