@@ -294,7 +294,7 @@ WRONG = [
     ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
     ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
     ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
-    ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),
+    ("run cart-pole --features waves", "features: expected one of interpolation, fourier, tiles, rbf, got 'waves'"),
     ("run cart-pole --order 0", "order: expected an integer >= 1"),
     ("run mountain-car --sampler exact", "exact needs a FiniteMDP"),
     ("run gym:CliffWalking-v1", "--horizon"),

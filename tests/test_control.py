@@ -206,7 +206,11 @@ def test_bad_arguments_are_refused():
     table = [
         ({"horizon": 0}, ValueError, "horizon: expected an integer >= 1"),
         ({"horizon": 2.5}, TypeError, "horizon: expected an integer"),
-        ({"features": "waves"}, ValueError, "features: expected one of fourier, tiles, rbf, got 'waves'"),
+        (
+            {"features": "waves"},
+            ValueError,
+            "features: expected one of interpolation, fourier, tiles, rbf, got 'waves'",
+        ),
         ({"order": 0}, ValueError, "order: expected an integer >= 1"),
         ({"order": 64}, ValueError, "order: expected at most 4,096 features"),
         ({"features": plane, "order": 3}, ValueError, "order: expected none beside a feature map"),

@@ -34,6 +34,7 @@ ROOMS = [
     "engine",
     "covers",
     "stopping",
+    "tested",
     "dmq",
     "self_stopping",
     "learners",

@@ -303,7 +303,7 @@ def environment_parser(command: str, learner: str, name: str | None) -> tuple[ar
             "--env-seed", type=nonnegative_integer, metavar="S",
             help="seed of the environment, for a parameter rng or seed of NAME; default: that of NAME",
         )  # fmt: skip
-        for parameter in parameters_of(as_environment, but=("source", "rng")):
+        for parameter in parameters_of(as_environment, but=("source", "rng", "box")):
             add_parameter(group, parameter, parameter.type)
         return parser, []
     group.add_argument(

@@ -59,6 +59,9 @@ __all__ = ["Job", "learn", "prepare", "read_options", "resume", "run", "with_fla
 LEARNERS = {"learn": "self-stopping", "run": "dmq"}
 """Commands that learn, and the learner of each."""
 
+BOXES = {"learn": "interpolation", "run": "fourier"}
+"""The kind of features of real numbers by default."""
+
 
 class Given(NamedTuple):
     """The command, the environment that it describes, and the values of all options."""
@@ -211,7 +214,7 @@ def read_options(noted: Command, changes: dict[str, Any]) -> Given:
     return_to(place, options.get("env_file"))
     try:
         with output_apart():
-            return Given(command, make_subject(name, options, parameters), options)
+            return Given(command, make_subject(name, options, parameters, BOXES[command]), options)
     except (TypeError, ValueError) as error:
         raise ValueError(with_flags(str(error), options_of(own))) from error
 

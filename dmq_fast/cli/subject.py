@@ -31,8 +31,8 @@ class Subject(NamedTuple):
     seed: int | None
 
 
-def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str, Any]) -> Subject:
-    """Make the environment that the options describe."""
+def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str, Any], box: str) -> Subject:
+    """Make the environment that the options describe; `box` is the kind of features of real numbers by default."""
     from dmq_fast.environments import FiniteMDP, registry
     from dmq_fast.samplers import as_sampler
 
@@ -40,13 +40,13 @@ def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str
         place, seed = options["env_file"], options["env_seed"]
         how = {key: options[key] for key in DOOR if options[key] is not None}
         given = parameters | {key: value for key, value in how.items() if key not in parameters}
-        return Subject(load_environment(place, parameters, seed, how), place, given, seed)
-    env = registry.make(name, rng=options["env_seed"], **parameters)
+        return Subject(load_environment(place, parameters, seed, how | {"box": box}), place, given, seed)
+    env = registry.make(name, rng=options["env_seed"], **registry.in_a_box(name, parameters, box))
     subject = env if isinstance(env, FiniteMDP) else as_sampler(env)
     return Subject(subject, env.name, env.parameters, options["env_seed"] if registry.draws(name) else None)
 
 
-DOOR = ("horizon", "features", "history", "wrapper")
+DOOR = ("horizon", "features", "history", "wrapper", "hold")
 """Options of an environment from a file that `as_environment` takes."""
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support.checks import integer, one_of
+from dmq_fast.environments._look import UNBOUNDED, Look, interpolation
 from dmq_fast.features import RBF, FeatureMap, Fourier, TileCoding, grid
 
 __all__ = ["CART_POLE", "MOUNTAIN_CAR", "Box", "box_features", "box_of"]
@@ -21,8 +22,15 @@ class Box(NamedTuple):
 
 MOUNTAIN_CAR = Box((-1.2, -0.07), (0.6, 0.07))
 
+# What uniform actions show of the same coordinates in ten episodes.
+SEEN = {
+    MOUNTAIN_CAR: Box((-0.69, -0.015), (-0.35, 0.015)),
+}
+
 # Episodes end at 2.4 and 12 degrees. Velocities have no bounds; these are what uniform actions rarely exceed.
 CART_POLE = Box((-2.4, -3.0, -0.2095, -3.5), (2.4, 3.0, 0.2095, 3.5))
+
+SEEN[CART_POLE] = Box((-0.3, -1.6, -0.24, -2.5), (0.3, 1.6, 0.24, 2.5))
 
 # Environments whose observations have tighter bounds than their space.
 KNOWN = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "MountainCar-v0": MOUNTAIN_CAR}
@@ -35,8 +43,11 @@ LARGEST = 4096
 
 TILINGS = 4
 
-# Some spaces have the largest number of their type as bound where there is none.
-UNBOUNDED = 1e30
+INTERPOLATION = "interpolation"
+"""Features in which Q* is only nearly linear, for runs by returns."""
+
+# Nodes of a coordinate.
+NODES = 12
 
 
 def box_features(box: Box, kind: str, order: int | None = None) -> tuple[FeatureMap, int]:
@@ -45,7 +56,8 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
     Parameters
     ----------
     box : Box
-    kind : {"fourier", "tiles", "rbf"}
+    kind : {"interpolation", "fourier", "tiles", "rbf"}
+        Interpolation only where `SEEN` has what uniform actions show of the box.
     order : int, optional
         Order of the Fourier basis, or the tiles (of each of 4 tilings) or centres along each axis. Default: 3, 8 or 5,
         less where that makes more than 100 features (400 tiles).
@@ -60,8 +72,12 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
     TypeError, ValueError
         If `kind` is another, or `order` is no positive integer or makes more than 4,096 features.
     """
-    one_of("features", kind, ORDERS)
+    one_of("features", kind, (INTERPOLATION, *ORDERS) if box in SEEN else ORDERS)
     m = len(box.low)
+    if kind == INTERPOLATION:
+        look = Look(np.array(box.low), np.array(box.high), np.stack([SEEN[box].low, SEEN[box].high]))
+        order = NODES if order is None else integer("order", order, 2)
+        return interpolation(look, order), order
     if order is None:
         most, moderate = ORDERS[kind]
         order = next((lower for lower in range(most, 1, -1) if size(kind, m, lower) <= moderate), 1)

@@ -113,6 +113,7 @@ class CompiledEnv:
         self.value_range = as_bounds(declared, self.horizon)
         self.noise = None if noise is None else as_noise(noise)
         self.homogeneous = homogeneous if isinstance(homogeneous, bool) else as_labels(homogeneous, self.horizon)
+        self.linear = True
         self._set_features(features)
 
     def _set_features(self, features: FeatureMap | None) -> None:

@@ -22,7 +22,9 @@ CAR_LIMIT, CART_LIMIT = 200, 500
 
 
 @register("mountain-car")
-def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
+def mountain_car(
+    horizon: int = 200, features: str | FeatureMap = "fourier", order: int | None = None, hold: int = 1
+) -> CompiledEnv:
     """Build Gymnasium's MountainCar-v0: an underpowered car has to swing itself up a hill.
 
     Observations are position and velocity, as single precision holds them; actions 0, 1, 2 push left, not at all and
@@ -34,9 +36,12 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     horizon : int, optional
         Number of levels H >= 1.
     features : str or FeatureMap, optional
-        Kind of features: fourier, tiles or rbf (from Python also a feature map of 2 inputs).
+        Kind of features: interpolation, fourier, tiles or rbf (from Python also a feature map of 2 inputs).
     order : int, optional
-        Order of the Fourier basis, or the tiles or centres along each axis. Default: 3, 8 or 5.
+        Order of the Fourier basis, or the tiles or centres along each axis. Default: 3, 8 or 5;
+        nodes of the interpolation: 12.
+    hold : int, default 1
+        Steps of a level, in which its action is held.
 
     Returns
     -------
@@ -56,15 +61,17 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     (200, 3, 50)
     """
     horizon = integer("horizon", horizon, 1)
-    lost = 0.0 - steps_left(horizon, CAR_LIMIT)  # without zeros of another sign
+    lost = 0.0 - steps_left(horizon, CAR_LIMIT, hold)  # without zeros of another sign
     value_range = np.stack([lost, np.zeros(horizon)], axis=1)
     return _control(
-        "mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range, CAR_LIMIT
+        "mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, hold, value_range, CAR_LIMIT
     )
 
 
 @register("cart-pole")
-def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
+def cart_pole(
+    horizon: int = 50, features: str | FeatureMap = "fourier", order: int | None = None, hold: int = 1
+) -> CompiledEnv:
     """Build Gymnasium's CartPole-v1: a pole on a cart has to be kept upright.
 
     Observations are position and velocity of the cart, angle and angular velocity of the pole, as single precision
@@ -76,10 +83,13 @@ def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: 
     horizon : int, optional
         Number of levels H >= 1.
     features : str or FeatureMap, optional
-        Kind of features: fourier, tiles or rbf (from Python also a feature map of 4 inputs). These resolve velocities
-        up to 3 and angular velocities up to 3.5.
+        Kind of features: interpolation, fourier, tiles or rbf (from Python also a feature map of 4 inputs). These
+        resolve velocities up to 3 and angular velocities up to 3.5.
     order : int, optional
-        Order of the Fourier basis, or the tiles or centres along each axis. Default: 2, 2 or 3.
+        Order of the Fourier basis, or the tiles or centres along each axis. Default: 2, 2 or 3;
+        nodes of the interpolation: 12.
+    hold : int, default 1
+        Steps of a level, in which its action is held.
 
     Returns
     -------
@@ -91,13 +101,16 @@ def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: 
         If an argument is of another type or out of range.
     """
     horizon = integer("horizon", horizon, 1)
-    value_range = np.stack([np.zeros(horizon), steps_left(horizon, CART_LIMIT)], axis=1)
-    return _control("cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order, value_range, CART_LIMIT)
+    value_range = np.stack([np.zeros(horizon), steps_left(horizon, CART_LIMIT, hold)], axis=1)
+    return _control(
+        "cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order, hold, value_range, CART_LIMIT
+    )
 
 
-def steps_left(horizon: int, limit: int) -> NDArray[np.float64]:
-    """Return how many steps an episode has left at each level, at most, shape (H,)."""
-    return np.maximum(min(horizon, limit) - np.arange(horizon, dtype=np.float64), 0.0)
+def steps_left(horizon: int, limit: int, hold: int) -> NDArray[np.float64]:
+    """Return how many steps an episode has left at each level of `hold` steps, at most, shape (H,)."""
+    hold = integer("hold", hold, 1)
+    return np.maximum(min(horizon * hold, limit) - hold * np.arange(horizon, dtype=np.float64), 0.0)
 
 
 def _control(
@@ -108,10 +121,12 @@ def _control(
     horizon: int,
     features: str | FeatureMap,
     order: int | None,
+    hold: int,
     value_range: NDArray[np.float64],
     limit: int,
 ) -> CompiledEnv:
-    again = functools.partial(factory, horizon, features, order)
+    again = functools.partial(factory, horizon, features, order, hold)
+    nearly = features == "interpolation"
     if isinstance(features, str):
         recorded = features
         feature_map, order = box_features(box, features, order)
@@ -120,12 +135,14 @@ def _control(
     else:
         recorded = repr(features)
         feature_map = features
-    return CompiledEnv(
-        made(horizon),
+    env = CompiledEnv(
+        made(horizon, hold),
         name=name,
-        parameters={"horizon": horizon, "features": recorded, "order": order},
+        parameters={"horizon": horizon, "features": recorded, "order": order, "hold": hold},
         factory=again,
         features=feature_map,
         value_range=value_range,
-        homogeneous=horizon <= limit,
+        homogeneous=(horizon - 1) * hold < limit,
     )
+    env.linear = not nearly
+    return env

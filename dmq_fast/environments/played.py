@@ -109,6 +109,8 @@ class PlayedBatch:
     copies : int
         Episodes of a block.
     name : str
+    hold : int, default 1
+        Steps of a level, in which its action is held; the reward of the level is their sum.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class PlayedBatch:
         seeded: bool,
         copies: int,
         name: str,
+        hold: int = 1,
     ) -> None:
         self.horizon = integer("horizon", horizon, 1)
         self.value_range = as_bounds(value_range, self.horizon)
@@ -134,10 +137,14 @@ class PlayedBatch:
         self.homogeneous = homogeneous
         self.repeatable = seeded
         self.history = history
+        self.hold = integer("hold", hold, 1)
+        self.linear = True
         self.name = name
         self.parameters: dict[str, Any] = {"env": name, "horizon": self.horizon}
         if history is not None:
             self.parameters["history"] = history
+        if self.hold > 1:
+            self.parameters["hold"] = self.hold
         self._make = make
         self._pool = Pool(make)
         self._actions = actions
@@ -213,7 +220,10 @@ class PlayedBatch:
         self, level: int, states: Episodes, actions: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Episodes, Array]:
         """Step the episodes that have not ended; see `BatchEnvironment.step`."""
-        return states, states.step(actions)
+        rewards = states.step(actions)
+        for _ in range(self.hold - 1):
+            rewards += states.step(actions)
+        return states, rewards
 
     def release(self, states: Episodes) -> None:
         """Keep the members for the next block; close those in which something went wrong."""

@@ -27,6 +27,7 @@ __all__ = [
     "describe_prefixed",
     "draws",
     "full_name",
+    "in_a_box",
     "make",
     "register",
 ]
@@ -42,6 +43,9 @@ GYMNASIUM_PREFIX = "gym:"
 
 PREFIXES = (GYMNASIUM_PREFIX, BSUITE_PREFIX)
 """Beginnings of names that stand for the environments of other packages."""
+
+BOXES = {"mountain-car": 200, "cart-pole": 500}
+"""Environments with observations in a box, and the limits of their steps."""
 
 VERSIONED = re.compile(r".+-v\d+")
 """Form of an id of Gymnasium's."""
@@ -104,7 +108,7 @@ def describe_prefixed(name: str) -> tuple[Parameter, ...]:
     """
     if name.startswith(BSUITE_PREFIX):
         return parameters_of(bsuite_environment, but=("identifier", "rng", *REWARDS))
-    return parameters_of(gymnasium_environment, but=("env", "make", *REWARDS))
+    return parameters_of(gymnasium_environment, but=("env", "make", "box", *REWARDS))
 
 
 def full_name(name: str) -> str:
@@ -115,6 +119,21 @@ def full_name(name: str) -> str:
     """
     bare = name not in REGISTRY and VERSIONED.fullmatch(name) and not name.startswith(PREFIXES)
     return f"{GYMNASIUM_PREFIX}{name}" if bare else name
+
+
+def in_a_box(name: str, parameters: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return the parameters of an environment with features of this kind, if it is known to show real numbers.
+
+    Given features stay. Mountain car and cart-pole in steps of two then have the horizon of Gymnasium's limit.
+    """
+    if parameters.get("features") is not None:
+        return parameters
+    if name.startswith(GYMNASIUM_PREFIX):
+        return parameters | {"box": kind}
+    if name in BOXES and kind == "interpolation":
+        hold = parameters.get("hold") or 2
+        return {"horizon": -(-BOXES[name] // hold)} | parameters | {"features": kind, "hold": hold}
+    return parameters
 
 
 def draws(name: str) -> bool:
@@ -173,7 +192,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
 
 
 def _make_gymnasium(name: str, parameters: dict[str, Any]) -> FiniteMDP | GymnasiumBatch:
-    known = {*REWARDS, *(parameter.name for parameter in describe_prefixed(name))}
+    known = {*REWARDS, "box", *(parameter.name for parameter in describe_prefixed(name))}
     own = {key: value for key, value in parameters.items() if key in known}
     arguments = {key: value for key, value in parameters.items() if key not in known}
     return gymnasium_environment(name.removeprefix(GYMNASIUM_PREFIX), make=arguments, **own)

@@ -13,7 +13,7 @@ from dmq_fast.environments.dm import from_dm_env, is_dm_env
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.ids import gymnasium_environment
 from dmq_fast.environments.plain import from_object, is_object
-from dmq_fast.environments.registry import PREFIXES, REGISTRY, full_name, make
+from dmq_fast.environments.registry import PREFIXES, REGISTRY, full_name, in_a_box, make
 from dmq_fast.environments.views import Features
 from dmq_fast.environments.wrapped import Wrapped, features_of, wrapped
 
@@ -32,6 +32,8 @@ def as_environment(
     features: str | Features | None = None,
     history: str | None = None,
     wrapper: str | Callable[[Any], Any] | None = None,
+    hold: int | None = None,
+    box: str = "fourier",
     rng: Seed = None,
 ) -> Any:
     """Return the environment that `source` stands for.
@@ -60,6 +62,11 @@ def as_environment(
     wrapper : str, optional
         Of an environment that is stepped: MODULE:FUNCTION, or in Python the function, from the environment to another
         one.
+    hold : int, optional
+        Of an environment that is stepped by Gymnasium, and of mountain car and cart-pole: steps of a level, in which
+        its action is held. Default: see `gymnasium_environment`.
+    box : str, default "fourier"
+        Kind of the features of real numbers where none are given; a self-stopping run asks for interpolation.
     rng : None, int, SeedSequence or Generator, optional
         What the environment of a name is drawn from.
 
@@ -84,20 +91,20 @@ def as_environment(
     """
     how: dict[str, Any] = {"features": features, "history": history}
     if isinstance(source, str):
-        return named(source, horizon, how | {"wrapper": wrapper}, rng)
+        return named(source, horizon, how | {"wrapper": wrapper, "hold": hold}, box, rng)
     if is_ready(source):
-        return as_it_is(source, horizon, how | {"wrapper": wrapper})
+        return as_it_is(source, horizon, how | {"wrapper": wrapper, "hold": hold})
     if is_gymnasium(source):
-        return gymnasium_environment(source, horizon, wrapper=wrapper, **how)
+        return gymnasium_environment(source, horizon, wrapper=wrapper, hold=hold, box=box, **how)
     if is_dm_env(source) or is_object(source):
         return stepped(wrapped(source, wrapper), source, horizon, wrapper, how)
     if callable(source):
         made = called(source)
         if is_gymnasium(made):
             made.close()
-            return gymnasium_environment(source, horizon, wrapper=wrapper, **how)
+            return gymnasium_environment(source, horizon, wrapper=wrapper, hold=hold, box=box, **how)
         if is_ready(made) or not (is_dm_env(made) or is_object(made)):
-            return as_environment(made, horizon, wrapper=wrapper, **how)
+            return as_environment(made, horizon, wrapper=wrapper, hold=hold, box=box, **how)
         return stepped(wrapped(made, wrapper), source, horizon, wrapper, how)
     raise TypeError(f"env: expected {KINDS}, got {type(source).__name__}")
 
@@ -109,15 +116,16 @@ def is_source(source: object) -> bool:
     return isinstance(source, str) or is_gymnasium(source) or is_object(source) or callable(source)
 
 
-def named(name: str, horizon: int | None, how: dict[str, Any], rng: Seed) -> Any:
+def named(name: str, horizon: int | None, how: dict[str, Any], box: str, rng: Seed) -> Any:
     """Return the environment of a name."""
     name = full_name(name)
     given = {key: value for key, value in (("horizon", horizon), *how.items()) if value is not None}
     if name in REGISTRY:
-        horizon = given.pop("horizon", None)
+        own: dict[str, Any] = {key: given.pop(key) for key in ("horizon", "hold") if key in given}
         refuse(name, given)
-        return make(name, rng) if horizon is None else make(name, rng, horizon=horizon)
+        return make(name, rng, **in_a_box(name, own, box))
     if name.startswith(PREFIXES):
+        given = in_a_box(name, given, box)
         return make(name, rng, **given)
     return make(name, rng)  # raises the error that lists the names
 

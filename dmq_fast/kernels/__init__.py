@@ -18,6 +18,7 @@ try:
         FeatureMap,
         Fourier,
         Identity,
+        Interpolation,
         Nystrom,
         OneHot,
         RandomFourier,
@@ -43,6 +44,7 @@ try:
     from dmq_fast.kernels._rows import LevelRows
     from dmq_fast.kernels._rules import Fixed, Greedy, Interpreted, Rule, Uniform
     from dmq_fast.kernels._stop import heeding
+    from dmq_fast.kernels._transitions import Transitions
     from dmq_fast.kernels._validate import as_csr, as_floats, as_numbers, as_positive, is_sparse
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("dmq_fast.kernels"):
@@ -70,6 +72,7 @@ __all__ = [
     "Fourier",
     "Greedy",
     "Identity",
+    "Interpolation",
     "Interpreted",
     "Learner",
     "LeastSquaresLearner",
@@ -92,6 +95,7 @@ __all__ = [
     "SpanLearner",
     "Stream",
     "TileCoding",
+    "Transitions",
     "UCBQLearner",
     "Uniform",
     "alias_tables",

@@ -9,16 +9,18 @@ from typing import Any
 from dmq_fast.engine.learner import Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
+from dmq_fast.environments._box import INTERPOLATION
 from dmq_fast.environments.sources import as_environment
 from dmq_fast.environments.views import Features
 from dmq_fast.homogeneity import AUTO, Groups, Homogeneous, groups_of
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult
 from dmq_fast.rewards import ValueRange
-from dmq_fast.samplers import check_shown
+from dmq_fast.samplers import Sampler, check_shown
 from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun, repeats
-from dmq_fast.stopping.aim import Aim
+from dmq_fast.stopping.aim import TESTED, Aim
 from dmq_fast.stopping.tuning import TUNING, Tuning
+from dmq_fast.tested import TestedRun
 
 __all__ = ["SelfStopping", "learn"]
 
@@ -42,11 +44,14 @@ class SelfStopping(Learner[SelfStoppingResult]):
         "5%".
     delta : float, default 0.05
         Largest probability with which the policy may lose more, in (0, 1).
-    mode : {"strict", "quick", "many"}, default "strict"
+    mode : {"auto", "strict", "quick", "many", "tested"}, default "auto"
         "quick" needs fewer trajectories, as it ignores outcomes that have a probability below 1/2 in some state and
         action, or 1/10 where levels share their data; its promise does not cover such outcomes. "many" needs up to four
         times as many as "strict", and covers many small outcomes on one path, which the promise of the other modes
-        leaves out.
+        leaves out. "tested" is for features in which Q* is only nearly linear, such as interpolation of real numbers.
+        It promises an interval for the value of the returned policy, from fresh trajectories and without an assumption,
+        and nothing about other policies (docs/control.md); levels are the same to it. "auto" is "tested" where the
+        environment has such features (its attribute `linear` is False), else "strict".
     p_min : float, optional
         Smallest probability of an outcome, in some state and action, that the run looks for, in (0, 1]. By default
         epsilon over the width of the value range, over the number of levels that share their data; and 1/2 or 1/10 in
@@ -101,7 +106,7 @@ class SelfStopping(Learner[SelfStoppingResult]):
         epsilon: float | str | None = None,
         delta: float = 0.05,
         *,
-        mode: str = "strict",
+        mode: str = AUTO,
         p_min: float | None = None,
         value_range: ValueRange = None,
         noise: float | None = None,
@@ -115,17 +120,22 @@ class SelfStopping(Learner[SelfStoppingResult]):
         if epsilon is None:
             epsilon = 0.05 if rewards.known and (rewards.low, rewards.high) == (0.0, 1.0) else "5%"
         width = rewards.width if rewards.known else None
+        if isinstance(mode, str) and mode == AUTO:
+            mode = "strict" if is_linear(self.sampler) else TESTED
         self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min, width=width).repeated(repeats(self.groups))
         self.tuning = as_tuning(tuning)
         check_shown(self.sampler, "a self-stopping run")
 
-    def session(self, resources: Resources) -> StoppingSession:
+    def session(self, resources: Resources) -> Session[SelfStoppingResult]:
         """Open the journal, and return a run that has not begun."""
         # A run of 0.2.0, whose header has no version of the algorithm, would go on differently.
         changes = self.tuning.changes()
         header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()}
         header |= {"tuning": changes} if changes else {}
         header |= {"groups": list(self.groups)} if self.aim.repeats > 1 else {}
+        if self.aim.mode == TESTED:
+            journal = resources.open_journal(TESTED, header)
+            return TestedSession(resources, Ledger(resources.budget, journal, PURPOSES, ("rollouts",)), self.aim)
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
         return StoppingSession(resources, ledger, self.aim, self.tuning, self.groups)
@@ -167,6 +177,40 @@ class StoppingSession(Session[SelfStoppingResult]):
         )
 
 
+class TestedSession(Session[SelfStoppingResult]):
+    """One run by returns."""
+
+    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim) -> None:
+        super().__init__(resources, ledger)
+        progress = self.planned if callable(resources.progress) else None
+        self.algorithm = TestedRun(self.sampler, aim, resources.stream, ledger, progress)
+
+    def run(self) -> None:
+        """Run until a policy was tested, or a budget is used up."""
+        self.status = self.algorithm.learn()
+
+    def planned(self, phase: str, upside: float) -> None:
+        """Call `progress`."""
+        self.report(0, 0, phase, upside)
+
+    def result(self) -> SelfStoppingResult:
+        """Return what was learned so far."""
+        algorithm = self.algorithm
+        return SelfStoppingResult(
+            policy=Policy.greedy(algorithm.best),
+            theta=algorithm.best,
+            parameters=algorithm.aim.numbers(),
+            counts={"trajectories": dict(self.ledger.trajectories)},
+            stopping=algorithm.outcome(),
+            **self.common(algorithm.warnings()),
+        )
+
+
+def is_linear(sampler: Sampler) -> bool:
+    """Return whether Q* is taken to be linear in the features, unless the environment says no."""
+    return bool(getattr(getattr(sampler.unwrapped(), "env", None), "linear", True))
+
+
 def as_tuning(value: object) -> Tuning:
     """Return `value` if it is a `Tuning`, the default one for None."""
     if value is None:
@@ -185,7 +229,8 @@ def learn(
     features: str | Features | None = None,
     history: str | None = None,
     wrapper: str | Callable[[Any], Any] | None = None,
-    mode: str = "strict",
+    hold: int | None = None,
+    mode: str = AUTO,
     value_range: ValueRange = None,
     noise: float | None = None,
     homogeneous: Homogeneous = AUTO,
@@ -202,9 +247,10 @@ def learn(
         takes.
     epsilon, delta, mode, value_range, noise, homogeneous, rng
         As those of `SelfStopping`.
-    horizon, features, history, wrapper : optional
+    horizon, features, history, wrapper, hold : optional
         Number of levels H, where the environment does not say it; and how one that is stepped is seen. As those of
-        `environments.as_environment`.
+        `environments.as_environment`. Real numbers are interpolated on grids by default, and the run is one by returns
+        (the mode "tested").
     **how
         Arguments of `SelfStopping.learn`: budgets, workers, a journal, progress.
 
@@ -231,7 +277,9 @@ def learn(
     >>> result.status, dmq.environments.as_environment("CliffWalking-v1", 20).value(result.policy)
     ('finished', -13.0)
     """
-    env = as_environment(env, horizon, features=features, history=history, wrapper=wrapper)
+    env = as_environment(
+        env, horizon, features=features, history=history, wrapper=wrapper, hold=hold, box=INTERPOLATION
+    )
     learner = SelfStopping(
         env, epsilon, delta, mode=mode, value_range=value_range, noise=noise, homogeneous=homogeneous, rng=rng
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPLETE", "BaselineResult", "DMQResult", "Result", "SelfStoppingResult", "load"]
 
-COMPLETE = ("finished", "ended")
+COMPLETE = ("finished", "ended", "tested")
 """Statuses of runs that came to their own end: by a rule that promises something, or without one."""
 
 LARGEST_LOG = 700.0
@@ -303,7 +303,10 @@ class SelfStoppingResult(Result):
         the oracle on one state of the test), "loss_quantile" of the bootstrap, "rare_transitions" (Z - F at the start,
         what may lie behind transitions that are as frequent as their visits allow), "binding", the part with the
         largest of these limits, "p_min", the chance of the rarest outcome that was looked for, and "disagreements": the
-        rows where returns and fit differ by more than chance.
+        rows where returns and fit differ by more than chance. In the mode "tested": the promise, the reason, the test
+        and the interval; and as diagnostics "predicted", the value by the newest fit, "upside", what unseen outcomes
+        may add at the start by the last plan, "candidates", the number of policies that were tried, and "look_ahead",
+        the levels that the last fit looked ahead.
 
     Examples
     --------
@@ -338,7 +341,9 @@ class SelfStoppingResult(Result):
 
     @property
     def mode(self) -> str:
-        """Return "quick" of a run that excluded outcomes by fewer visits, "many" or "strict" of another."""
+        """Return "quick" of a run that excluded outcomes by fewer visits, "many", "tested" or "strict" of another."""
+        if "tested" in self.parameters:
+            return "tested"
         if "imagined" in self.parameters:
             return "many"
         quick = np.isclose(self.parameters["log_confidence"], -np.log(self.delta))

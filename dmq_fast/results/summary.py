@@ -13,6 +13,7 @@ __all__ = ["summary_rows"]
 
 PROMISES = {
     "finished": "finished: a policy passed its test",
+    "tested": "tested: the value of the policy lies in the interval; nothing is promised of other policies",
     "ended": "ended: N and R were set by hand, which promises nothing about the policy",
 }
 """The meanings of the statuses of runs that came to their own end."""
@@ -32,7 +33,8 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         share = f"{100 * given['share']:g}% of the way from uniform play to the best" if "share" in given else ""
         # A run that was stopped may not have come to know that way.
         share = share and (f" ({share})" if summary["status"] == "finished" else f" so far (to be {share})")
-        described = f"epsilon = {given['epsilon']:g}{share}, delta = {given['delta']:g}, p_min = {given['p_min']:g}"
+        described = f"epsilon = {given['epsilon']:g}{share}, delta = {given['delta']:g}"
+        described += ", mode = tested" if "tested" in given else f", p_min = {given['p_min']:g}"
     else:
         constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
         described = f"N = {given['n_samples']:,}, {constants}"
@@ -76,6 +78,9 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     rewards = stopping.get("rewards", UNIT)  # not in files of 0.2.0
     unit = {name: rewards[name] for name in UNIT} == UNIT
     yield "stopped", stopping["reason"]
+    if "candidates" in stopping:
+        yield from tested_rows(stopping)
+        return
     if not unit:
         yield "value range", range_text(rewards)
     if stopping["mean_return"] is not None:
@@ -89,6 +94,19 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if (largest := max(stopping["largest_v"])) > 0.0:  # one over the visits
             yield "least visited", f"{1 / largest:,.0f} visits, on the policy's path"
     yield "outcomes considered", f"probability >= {stopping['p_min']:g}"
+
+
+def tested_rows(stopping: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines about the test of a run by returns."""
+    if stopping["rewards"]["value_range"] is not None:
+        yield "value range", range_text(stopping["rewards"])
+    if stopping["mean_return"] is not None:
+        low, high = stopping["interval"]
+        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.4g}, {high:.4g}]"
+    diagnostics = {"predicted by fits": stopping["predicted"], "unseen outcomes may add": stopping["upside"]}
+    shown = [f"{name} {number:.4g}" for name, number in diagnostics.items() if number is not None]
+    if shown:
+        yield "diagnostics", ", ".join(shown)
 
 
 UNIT = {"value_range": [0.0, 1.0], "noise": None, "declared": True}

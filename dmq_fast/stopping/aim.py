@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from dmq_fast._support.checks import number, one_of
 from dmq_fast.kernels import as_positive
 
-__all__ = ["MODES", "Aim"]
+__all__ = ["MODES", "TESTED", "Aim"]
 
-MODES = ("strict", "quick", "many")
+TESTED = "tested"
+"""The mode of a run by returns, which promises an interval for the value of its policy and nothing else."""
+
+MODES = ("strict", "quick", "many", TESTED)
 """The names of the modes; see `Aim.of`."""
 
 # p_min of the quick mode; and where several levels share their data, as then one miss counts for all of them.
@@ -31,7 +34,7 @@ class Aim:
     delta : float
         In (0, 1).
     mode : str
-        "strict", "quick" or "many".
+        "strict", "quick", "many" or "tested".
     log_confidence : float
         L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded: ln(2 / delta) in the strict
         mode, where half of delta is for outcomes never seen and half for frequencies of those seen; ln(1 / delta) in
@@ -74,10 +77,11 @@ class Aim:
             In points, > 0 and less than `width`; or a text such as "5%", a share.
         delta : float, default 0.05
             In (0, 1).
-        mode : {"strict", "quick", "many"}
+        mode : {"strict", "quick", "many", "tested"}
             "quick" ignores outcomes that have a probability below 1/2 in some state and action, or 1/10 where levels
             share their data, and counts an outcome as excluded by fewer visits. "many" covers many small outcomes on
-            one path, too, which the others do not.
+            one path, too, which the others do not. "tested" is for features in which Q* need not be linear: epsilon
+            gives the size of the test.
         p_min : float, optional
             In (0, 1]; by default epsilon in units over `repeats`, and 1/2 or 1/10 in the quick mode.
         width : float or None
@@ -99,7 +103,7 @@ class Aim:
             p_min = as_positive("p_min", p_min)
             if p_min > 1:
                 raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
-        confidence = math.log((1 if mode == "quick" else 2) / delta)
+        confidence = math.log((1 if mode in ("quick", TESTED) else 2) / delta)
         return cls(points, delta, mode, confidence, p_min, width or 1.0, share)
 
     def in_units_of(self, width: float) -> Aim:
@@ -129,6 +133,8 @@ class Aim:
         """
         if self.smallest is not None:
             return self.smallest
+        if self.mode == TESTED:
+            return 1.0 - self.delta  # one visit excludes outcomes that are likelier
         if self.mode == "quick":
             return QUICK if self.repeats == 1 else QUICK_POOLED
         return self.epsilon / self.repeats
@@ -142,6 +148,7 @@ class Aim:
             "log_confidence": self.log_confidence,
         }
         numbers |= {} if self.share is None else {"share": self.share}
+        numbers |= {TESTED: 1.0} if self.mode == TESTED else {}
         return numbers | ({"imagined": 1.0} if self.imagines else {})
 
     @property

@@ -9,11 +9,13 @@ from libc.math cimport cos, fmax, fmin, sin
 from libc.stdint cimport int8_t, int64_t
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
+from dmq_fast.kernels._validate cimport integer
 
 # Steps of an episode, at most.
 cdef enum:
     CAR_LIMIT = 200
     CART_LIMIT = 500
+    LONGEST_HOLD = 500
 
 cdef struct Car:
     double position
@@ -35,11 +37,16 @@ cdef class Control:
     ----------
     horizon : int
         Number of levels H >= 1.
+    hold : int, default 1
+        Steps of a level, >= 1, in which its action is held.
     """
 
     cdef Environment environment
+    cdef int64_t hold
 
-    def __cinit__(self, int64_t horizon):
+    def __cinit__(self, int64_t horizon, int64_t hold=1):
+        self.hold = integer(hold, "hold", 1, LONGEST_HOLD)
+        self.environment.context = &self.hold
         self.environment.size = sizeof(Environment)
         self.environment.version = ENVIRONMENT_VERSION
         self.environment.horizon = horizon
@@ -59,6 +66,8 @@ cdef class MountainCar(Control):
     ----------
     horizon : int
         Number of levels H >= 1.
+    hold : int, default 1
+        Steps of a level, >= 1, in which its action is held.
 
     Examples
     --------
@@ -67,7 +76,7 @@ cdef class MountainCar(Control):
     3
     """
 
-    def __cinit__(self, int64_t horizon):
+    def __cinit__(self, int64_t horizon, int64_t hold=1):
         self.environment.n_actions = 3
         self.environment.dimension = 2
         self.environment.state_bytes = sizeof(Car)
@@ -88,6 +97,8 @@ cdef class CartPole(Control):
     ----------
     horizon : int
         Number of levels H >= 1.
+    hold : int, default 1
+        Steps of a level, >= 1, in which its action is held.
 
     Examples
     --------
@@ -96,7 +107,7 @@ cdef class CartPole(Control):
     4
     """
 
-    def __cinit__(self, int64_t horizon):
+    def __cinit__(self, int64_t horizon, int64_t hold=1):
         self.environment.n_actions = 2
         self.environment.dimension = 4
         self.environment.state_bytes = sizeof(Cart)
@@ -139,24 +150,24 @@ cdef int car_step(
     cdef Car* car = <Car*> states
     cdef double force = 0.001, gravity = 0.0025, speed = 0.07, left = -1.2, right = 0.6, goal = 0.5
     cdef double position, velocity
-    cdef bint last = level + 1 >= CAR_LIMIT
-    cdef int64_t i
+    cdef int64_t i, step, hold = (<const int64_t*> context)[0], first = level * hold
     for i in range(n):
-        if car[i].ended:
-            rewards[i] = 0.0
-            continue
-        velocity = car[i].velocity + (
-            <double> (actions[i] - 1) * force + cos(3.0 * car[i].position) * (-gravity)
-        )
-        velocity = fmin(fmax(velocity, -speed), speed)
-        position = fmin(fmax(car[i].position + velocity, left), right)
-        # The left end is a wall.
-        if position == left and velocity < 0.0:
-            velocity = 0.0
-        car[i].position = position
-        car[i].velocity = velocity
-        car[i].ended = last or (position >= goal and velocity >= 0.0)
-        rewards[i] = -1.0
+        rewards[i] = 0.0
+        for step in range(first, first + hold):
+            if car[i].ended:
+                break
+            velocity = car[i].velocity + (
+                <double> (actions[i] - 1) * force + cos(3.0 * car[i].position) * (-gravity)
+            )
+            velocity = fmin(fmax(velocity, -speed), speed)
+            position = fmin(fmax(car[i].position + velocity, left), right)
+            # The left end is a wall.
+            if position == left and velocity < 0.0:
+                velocity = 0.0
+            car[i].position = position
+            car[i].velocity = velocity
+            car[i].ended = step + 1 >= CAR_LIMIT or (position >= goal and velocity >= 0.0)
+            rewards[i] -= 1.0
     return 0
 
 
@@ -208,30 +219,31 @@ cdef int cart_step(
     cdef double mass = pole_mass + cart_mass, moment = pole_mass * half_length
     cdef double farthest = 2.4, steepest = 12 * 2 * 3.141592653589793 / 360  # MSVC has no M_PI
     cdef double c, s, temp, turning, pulling
-    cdef bint last = level + 1 >= CART_LIMIT
     cdef Cart now
-    cdef int64_t i
+    cdef int64_t i, step, hold = (<const int64_t*> context)[0], first = level * hold
     for i in range(n):
-        now = cart[i]
-        if now.ended:
-            rewards[i] = 0.0
-            continue
-        c = cos(now.theta)
-        s = sin(now.theta)
-        # Accelerations of the pole's angle and of the cart, without friction.
-        temp = ((push if actions[i] == 1 else -push) + moment * (now.theta_dot * now.theta_dot) * s) / mass
-        turning = (gravity * s - c * temp) / (half_length * (4.0 / 3.0 - pole_mass * (c * c) / mass))
-        pulling = temp - moment * turning * c / mass
-        # Explicit Euler: positions move with the old velocities.
-        now.x = now.x + tau * now.x_dot
-        now.x_dot = now.x_dot + tau * pulling
-        now.theta = now.theta + tau * now.theta_dot
-        now.theta_dot = now.theta_dot + tau * turning
-        now.ended = (
-            last or now.x < -farthest or now.x > farthest or now.theta < -steepest or now.theta > steepest
-        )
-        cart[i] = now
-        rewards[i] = 1.0
+        rewards[i] = 0.0
+        for step in range(first, first + hold):
+            now = cart[i]
+            if now.ended:
+                break
+            c = cos(now.theta)
+            s = sin(now.theta)
+            # Accelerations of the pole's angle and of the cart, without friction.
+            temp = ((push if actions[i] == 1 else -push) + moment * (now.theta_dot * now.theta_dot) * s) / mass
+            turning = (gravity * s - c * temp) / (half_length * (4.0 / 3.0 - pole_mass * (c * c) / mass))
+            pulling = temp - moment * turning * c / mass
+            # Explicit Euler: positions move with the old velocities.
+            now.x = now.x + tau * now.x_dot
+            now.x_dot = now.x_dot + tau * pulling
+            now.theta = now.theta + tau * now.theta_dot
+            now.theta_dot = now.theta_dot + tau * turning
+            now.ended = (
+                step + 1 >= CART_LIMIT or now.x < -farthest or now.x > farthest or now.theta < -steepest
+                or now.theta > steepest
+            )
+            cart[i] = now
+            rewards[i] += 1.0
     return 0
 
 

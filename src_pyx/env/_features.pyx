@@ -8,13 +8,16 @@ valid columns if the map is sparse.
 cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport NAN, cos, fabs, sin, sqrt
-from libc.stdint cimport int32_t
+from libc.math cimport NAN, atan2, cos, fabs, sin, sqrt
+from libc.stdint cimport int32_t, int64_t
 
 from dmq_fast.kernels._memory cimport Buffer
 from dmq_fast.kernels._validate cimport (
     LARGEST, box, entries, flag, frozen, integer, integers, refuse_not_finite, widths,
 )
+
+from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -80,7 +83,8 @@ cdef class FeatureMap:
     def __cinit__(self):
         if type(self) is FeatureMap:
             raise TypeError(
-                "FeatureMap is abstract: use Identity, OneHot, Fourier, RBF, TileCoding, RandomFourier or Nystrom"
+                "FeatureMap is abstract: use Identity, OneHot, Fourier, RBF, TileCoding, Interpolation, "
+                "RandomFourier or Nystrom"
             )
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
@@ -575,6 +579,166 @@ cdef class TileCoding(FeatureMap):
 cdef inline Py_ssize_t tile(double y, double last) noexcept nogil:
     # Tile of the place y >= 0; 0 for NaN, which must not be converted.
     return <Py_ssize_t> (y if y < last else last) if y >= 0.0 else 0
+
+
+@cython.final
+cdef class Interpolation(FeatureMap):
+    """Multilinear interpolation on grids: linear finite elements. Sparse.
+
+    With m <= 2 coordinates there is one grid, with more one for each pair of coordinates. A feature belongs to a node
+    of a grid; a function that is linear in the features is continuous, and multilinear in the cells of every grid. x
+    is clipped to the nodes. In its cell a corner has the weight prod_i w_i, w_i the share of the way to the other side
+    along coordinate i. The weights of a grid add up to 1, and with G grids each is divided by sqrt(G), so the norm is
+    at most 1. Tiles of that width round x to them; here the error is of second order in the width.
+
+    Parameters
+    ----------
+    nodes : sequence
+        For each coordinate the places of its nodes, at least 2, finite and ascending; or an integer n >= 2 for an
+        angle, which is given by two entries of x, multiples of its cosine and its sine, and has n equally distant
+        nodes around the circle, the first at -pi.
+
+    Attributes
+    ----------
+    nodes : tuple
+        Read-only arrays and integers.
+    groups : tuple of tuple of int
+        The coordinates of each grid.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another type or out of range; the message names it.
+
+    Notes
+    -----
+    Nodes of a grid are in lexicographic order, grids one after the other: d = sum over grids of the product of their
+    numbers of nodes, nonzeros = 2 or 4 for each grid. Angles come from `atan2` of the C library, whose last bit may
+    differ between systems.
+
+    Examples
+    --------
+    >>> Interpolation([[0.0, 1.0, 3.0]])([[0.25], [2.0], [9.0]])
+    array([[0.75, 0.25, 0.  ],
+           [0.  , 0.5 , 0.5 ],
+           [0.  , 0.  , 1.  ]])
+    >>> Interpolation([4])([[0.0, 1.0]])  # an angle of a quarter turn
+    array([[0., 0., 0., 1.]])
+    """
+
+    cdef readonly tuple nodes, groups
+    cdef Py_ssize_t m, grids
+    # By coordinate: its first entry of x, where its nodes begin, and how many they are; by grid: its coordinates.
+    cdef object inputs_of, starts, counts, places, members
+    cdef const int64_t* input_of
+    cdef const int64_t* start
+    cdef const int64_t* count
+    cdef const int64_t* member
+    cdef const double* place
+
+    def __cinit__(self, nodes):
+        given = [nodes[i] for i in range(len(nodes))] if isinstance(nodes, (list, tuple)) else None
+        if not given:
+            raise TypeError(f"nodes: expected a list with an entry for each coordinate, got {nodes!r}")
+        kept, first, counts, inputs_of = [], 0, [], []
+        for i, places in enumerate(given):
+            inputs_of.append(first)
+            if isinstance(places, (int, np.integer)) and not isinstance(places, bool):
+                n = integer(places, f"nodes[{i}]", 2, LARGEST)
+                kept.append(n)
+                counts.append(-n)
+                first += 2
+                continue
+            array = as_floats(f"nodes[{i}]", places, (None,))
+            if len(array) < 2 or (np.diff(array) <= 0).any():
+                raise ValueError(f"nodes[{i}]: expected at least 2 ascending numbers, got {array.tolist()}")
+            kept.append(frozen(array))
+            counts.append(len(array))
+            first += 1
+        self.m, self.inputs, self.nodes = len(given), first, tuple(kept)
+        self.groups = (tuple(range(self.m)),) if self.m <= 2 else tuple(combinations(range(self.m), 2))
+        size = sum(prod(abs(counts[i]) for i in group) for group in self.groups)
+        self.dimension = dimension_of(size, "nodes")
+        self.grids = len(self.groups)
+        self.nonzeros = self.grids * (1 << len(self.groups[0]))
+        arrays = [array for array in kept if not isinstance(array, int)]
+        self.places = frozen(np.concatenate([*arrays, np.zeros(1)]))
+        begin = np.cumsum([0, *(max(count, 0) for count in counts)])[:self.m]
+        self.inputs_of, self.starts = frozen(np.array(inputs_of, np.int64)), frozen(begin.astype(np.int64))
+        self.counts = frozen(np.array(counts, np.int64))
+        self.members = frozen(np.array(self.groups, np.int64))
+        self.input_of = <const int64_t*> cnp.PyArray_DATA(self.inputs_of)
+        self.start = <const int64_t*> cnp.PyArray_DATA(self.starts)
+        self.count = <const int64_t*> cnp.PyArray_DATA(self.counts)
+        self.member = <const int64_t*> cnp.PyArray_DATA(self.members)
+        self.place = entries(self.places)
+
+    cdef void locate(self, const double* x, Py_ssize_t i, Py_ssize_t* node, double* weight) noexcept nogil:
+        # The two nodes of coordinate i beside x, ascending, and their weights; NaN for NaN, at valid nodes.
+        cdef Py_ssize_t n = self.count[i], low, high, middle
+        cdef const double* place = self.place + self.start[i]
+        cdef double y, share
+        if n < 0:
+            n = -n
+            y = (atan2(x[self.input_of[i] + 1], x[self.input_of[i]]) / (2.0 * PI) + 0.5) * n
+            y += 0.0 * (x[self.input_of[i]] + x[self.input_of[i] + 1])
+            low = <Py_ssize_t> y if 0.0 <= y < n else 0
+            share = y - low if y < n else y - n
+            if low + 1 < n:
+                node[0], node[1], weight[0], weight[1] = low, low + 1, 1.0 - share, share
+            else:
+                node[0], node[1], weight[0], weight[1] = 0, low, share, 1.0 - share
+            return
+        y = clipped(x[self.input_of[i]], place[0], place[n - 1])
+        low, high = 0, n - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if y >= place[middle]:
+                low = middle
+            else:
+                high = middle
+        share = (y - place[low]) / (place[high] - place[low])
+        node[0], node[1], weight[0], weight[1] = low, high, 1.0 - share, share
+
+    cdef void apply_sparse(self, const double* x, Py_ssize_t n, int32_t* columns, double* values) noexcept nogil:
+        cdef Py_ssize_t g, i, j, _, base, second, each = self.nonzeros // self.grids
+        cdef Py_ssize_t[4] node
+        cdef double[4] weight
+        cdef double scale = 1.0 / sqrt(<double> self.grids)
+        for _ in range(n):
+            base = 0
+            for g in range(self.grids):
+                self.locate(x, self.member[g * (each // 2)], node, weight)
+                if each == 2:
+                    for i in range(2):
+                        columns[i], values[i] = <int32_t> (base + node[i]), scale * weight[i]
+                    base += size_of(self.count[self.member[g]])
+                else:
+                    self.locate(x, self.member[2 * g + 1], node + 2, weight + 2)
+                    second = size_of(self.count[self.member[2 * g + 1]])
+                    for i in range(2):
+                        for j in range(2):
+                            columns[2 * i + j] = <int32_t> (base + node[i] * second + node[2 + j])
+                            values[2 * i + j] = scale * weight[i] * weight[2 + j]
+                    base += size_of(self.count[self.member[2 * g]]) * second
+                columns += each
+                values += each
+            x += self.inputs
+
+    def __repr__(self):
+        return f"Interpolation({self.listed()})"
+
+    def listed(self):
+        """Return the nodes as lists and integers."""
+        return [places if isinstance(places, int) else places.tolist() for places in self.nodes]
+
+    def __reduce__(self):
+        return (Interpolation, (self.listed(),))
+
+
+cdef inline Py_ssize_t size_of(int64_t count) noexcept nogil:
+    # Number of nodes of a coordinate; that of an angle is kept with a minus.
+    return -count if count < 0 else count
 
 
 @cython.final

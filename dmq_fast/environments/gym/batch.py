@@ -62,6 +62,9 @@ class GymnasiumBatch(PlayedBatch):
     homogeneous : bool or sequence of int, optional
         Whether all levels are the same. Default: an attribute `homogeneous` of the environment, else True unless its
         own limit of steps ends episodes before the horizon.
+    hold : int, default 1
+        Steps of a level, in which its action is held; the reward of the level is their sum. Who follows a learned
+        policy holds its actions, too.
 
     Attributes
     ----------
@@ -104,6 +107,7 @@ class GymnasiumBatch(PlayedBatch):
         name: str | None = None,
         history: str | None = None,
         homogeneous: Homogeneous | None = None,
+        hold: int = 1,
     ) -> None:
         if make is not None and not isinstance(env, str):
             raise ValueError("make: expected an id in env with it; a function or an object is made already")
@@ -115,9 +119,10 @@ class GymnasiumBatch(PlayedBatch):
             inside = getattr(first.env, "unwrapped", first.env)
             spec = getattr(first.env, "spec", None)
             limit = own_limit(first.env)
-            horizon = required(horizon, limit)
+            horizon = required(horizon, None if limit is None else -(-limit // integer("hold", hold, 1)))
             if homogeneous is None:
-                homogeneous = getattr(inside, "homogeneous", limit is None or limit >= horizon)
+                whole = limit is None or limit > (horizon - 1) * hold  # no level comes after the limit
+                homogeneous = getattr(inside, "homogeneous", whole)
             self._spaces = first.observation_space, first.action_space
             own_name = getattr(spec, "id", None) or type(inside).__name__
             super().__init__(
@@ -134,6 +139,7 @@ class GymnasiumBatch(PlayedBatch):
                 seeded=True,
                 copies=copies,
                 name=str(own_name if name is None else name),
+                hold=hold,
             )
         except BaseException:
             first.close()

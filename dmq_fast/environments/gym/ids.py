@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import integer
-from dmq_fast.environments._box import ORDERS, Box, box_features, box_of
+from dmq_fast.environments._box import INTERPOLATION, ORDERS, Box, box_features, box_of
+from dmq_fast.environments._look import default_hold, interpolation, look_at
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch, own_limit, required
 from dmq_fast.environments.gym.tables import from_gymnasium, has_table, import_gymnasium, make_environment
@@ -35,7 +36,9 @@ def gymnasium_environment(
     wrapper: str | Any = None,
     value_range: ValueRange = None,
     noise: float | None = None,
+    hold: int | None = None,
     make: Mapping[str, Any] | None = None,
+    box: str = "fourier",
 ) -> FiniteMDP | GymnasiumBatch:
     """Build an environment of Gymnasium's from its id, or from an object or function.
 
@@ -50,12 +53,12 @@ def gymnasium_environment(
         How it is simulated: tables (known transition probabilities) or step (Gymnasium's own). Default: tables where
         there are any, unless features or a history are given.
     features : str, optional
-        With step: fourier, tiles or rbf, for observations in a box; seen, one-hot by appearance; or MODULE:FUNCTION, a
-        function from observations (n, ...) to features (n, d). Default: fourier in a box of real numbers, otherwise
-        one-hot.
+        With step: interpolation, fourier, tiles or rbf, for observations in a box; seen, one-hot by appearance; or
+        MODULE:FUNCTION, a function from observations (n, ...) to features (n, d). Default: in a box of real numbers
+        interpolation for a self-stopping run and fourier for others, otherwise one-hot.
     order : int, optional
-        Order of the Fourier basis, or the tiles or centres along each axis. Default: 3, 8 or 5, less where that makes
-        more than 100 features (400 tiles).
+        Order of the Fourier basis, or the nodes, tiles or centres along each axis. Default: 3, 12, 8 or 5, less where
+        that makes more than 100 features (900 with interpolation, 400 tiles).
     history : str, optional
         With step, first: join the first observation of an episode to each.
     wrapper : str, optional
@@ -66,8 +69,13 @@ def gymnasium_environment(
         of the environment, else unknown.
     noise : float, optional
         With step: standard deviation of the noise of rewards, if they are noisy.
+    hold : int, optional
+        With step: steps of a level, in which its action is held. Default: 1; with interpolation and the environment's
+        own limit of steps 2 from a limit of 100 steps on, and more above 500.
     make : mapping, optional
         Arguments of ``gymnasium.make`` beside the id.
+    box : str, default "fourier"
+        Kind of the features of observations in a box where none are given.
 
     Returns
     -------
@@ -96,30 +104,42 @@ def gymnasium_environment(
     spec = getattr(made, "spec", None)
     name = str(named or getattr(spec, "id", type(getattr(made, "unwrapped", made)).__name__))
     try:
-        horizon = required(horizon, own_limit(made))
+        limit = own_limit(made)
+        levels = required(horizon, limit)
         tables = has_table(made)
-        stepped = {"features": features, "order": order, "noise": noise, "history": history}
+        stepped = {"features": features, "order": order, "noise": noise, "history": history, "hold": hold}
         wanted = features is not None or paired
         if through == "tables" or (through is None and tables and not wanted):
             for key, value in stepped.items():
                 if value is not None:
                     raise ValueError(f"{key}: expected none with tables, got {value!r}; through='step' takes it")
-            return from_gymnasium(made, horizon, value_range=value_range)
+            return from_gymnasium(made, levels, value_range=value_range)
+        kind = box if features is None else features
+        boxed = has_box(space) and isinstance(kind, str) and kind in (INTERPOLATION, *ORDERS)
+        if hold is None:
+            hold = default_hold(limit) if boxed and kind == INTERPOLATION and horizon is None and limit else 1
+        levels = integer("horizon", levels, 1) if horizon is not None else -(-levels // integer("hold", hold, 1))
         bounds = value_range
         if bounds is None:
             if tables:
-                bounds = from_gymnasium(made, horizon).value_range
+                bounds = from_gymnasium(made, levels).value_range
             elif wrapper is None:
-                bounds = known_range(name, horizon)
-        recorded: dict[str, Any] = {"env": name, "horizon": horizon, "through": "step"}
+                bounds = known_range(name, levels, hold, limit if horizon is None else None)
+        recorded: dict[str, Any] = {"env": name, "horizon": levels, "through": "step"}
         feature_map: Features | None
-        if has_box(space) and (features is None or features in ORDERS):
-            kind = "fourier" if features is None else str(features)
-            box = box_of(space, name)
-            feature_map, order = box_features(Box(*(2 * corner for corner in box)) if paired else box, kind, order)
+        if boxed and kind == INTERPOLATION:
+            if paired:
+                raise ValueError(f"history: expected none with features={INTERPOLATION!r}, got {history!r}")
+            feature_map = interpolation(look_at(apart(source, made), levels * hold), order)
+            recorded |= {"features": kind, "order": order}
+        elif boxed:
+            corners = box_of(space, name)
+            feature_map, order = box_features(
+                Box(*(2 * corner for corner in corners)) if paired else corners, str(kind), order
+            )
             recorded |= {"features": kind, "order": order}
         else:
-            if order is not None or (isinstance(features, str) and features in ORDERS):
+            if order is not None or (isinstance(features, str) and features in (INTERPOLATION, *ORDERS)):
                 raise ValueError(f"features, order: expected none for observations in {space}")
             feature_map = features_of(features, ORDERS if has_box(space) else ())
             recorded |= {"features": features} if isinstance(features, str) else {}
@@ -128,14 +148,17 @@ def gymnasium_environment(
             made.close()
     batch = GymnasiumBatch(
         source,
-        horizon,
+        levels,
         feature_map,
         value_range=bounds,
         noise=noise,
         make=arguments if isinstance(source, str) else None,
         history=history,
         name=name,
+        hold=hold,
     )
+    batch.linear = not (boxed and kind == INTERPOLATION)
+    recorded |= {"hold": hold} if hold > 1 else {}
     told = RewardModel.of(batch).describe()
     given = {"value_range": value_range, "noise": noise}
     batch.parameters = recorded | {name: told[name] for name, own in given.items() if own is not None} | arguments
@@ -165,9 +188,20 @@ def has_box(space: Any) -> bool:
     return hasattr(space, "low") and np.dtype(space.dtype).kind == "f"
 
 
-def known_range(env: str, horizon: int) -> NDArray[np.float64] | None:
+def apart(source: Any, made: Any) -> Any:
+    """Return an environment that may be stepped: `made`, or a copy where that is the user's own object."""
+    one = copy.deepcopy(made) if made is source else made
+    if not hasattr(one, "action_space") or hasattr(one, "single_action_space"):
+        raise TypeError("features: expected those of your own for a vector of environments with observations in a box")
+    return one
+
+
+def known_range(env: str, horizon: int, hold: int = 1, limit: int | None = None) -> NDArray[np.float64] | None:
     """Return what can be earned from each level on, (H, 2), in an environment whose rewards are documented."""
     if env not in STEPS:
         return None
-    left = horizon - np.arange(integer("horizon", horizon, 1))
+    steps = integer("horizon", horizon, 1) * hold
+    if limit is not None:
+        steps = min(steps, max(limit, 1))
+    left = np.maximum(steps - hold * np.arange(horizon), 1)
     return np.outer(left, STEPS[env])
