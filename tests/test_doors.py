@@ -446,6 +446,9 @@ def test_objects_that_lack_something_are_told_what_to_write():
         def step(self, action):
             return 0, 1.0, True
 
+    class Endless(Plain):
+        horizon = 0
+
     class Torn(Plain):
         def step(self, action):
             return 0, 1.0
@@ -464,6 +467,7 @@ def test_objects_that_lack_something_are_told_what_to_write():
             (lambda: from_object(Plain()), ValueError, "^horizon: expected the number of levels, such as horizon=50"),
             (lambda: from_object(lambda: 3, 3), TypeError, "^env: .* that makes an object with reset and step, got 3"),
             (lambda: from_object(3, 3), TypeError, "^env: expected an object with reset and step, or a function"),
+            (lambda: from_object(Endless()), ValueError, r"^env\.horizon: expected an integer >= 1, got 0"),
         ]
     )
     with pytest.raises(TypeError, match=r"^step: expected \(observation, reward, done\), .* got a tuple of 2"):
@@ -530,6 +534,27 @@ def test_wrappers_and_histories():
             ),
         ]
     )
+
+
+def test_an_environment_may_write_into_its_observations():
+    class Board:
+        n_actions, horizon = 2, 3
+
+        def reset(self, seed=None):
+            self.board = {"cells": np.zeros(2)}
+            return self.board
+
+        def step(self, action):
+            self.board["cells"][action] += 1
+            return self.board, 0.0, False
+
+    env = as_environment(Board(), history="first")
+    states = env.reset(2, np.random.default_rng(0))
+    for _ in range(2):
+        states.step(np.array([0, 1]))
+    firsts, currents = zip(*states.observations, strict=True)
+    assert all(not first["cells"].any() for first in firsts)
+    assert [current["cells"].tolist() for current in currents] == [[2, 0], [0, 2]]
 
 
 def test_a_copy_of_an_environment_keeps_its_numbers():

@@ -7,6 +7,7 @@ themselves; the rest is here.
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -359,19 +360,23 @@ class Episodes:
         first = members[0]
         if first.width:
             self.ended = np.zeros(first.width, dtype=bool)
-            self.firsts = first.reset(seeds[0])
+            self.firsts = self.kept_first(first.reset(seeds[0]))
             self.observations = first.kept(self.firsts, self.firsts if self.paired else None, self.form)[:n]
         else:
             self.observations = np.empty((n, *self.form.shape), dtype=self.form.dtype)
             self.firsts = [None] * n
             for row, (member, seed) in enumerate(zip(members, seeds, strict=True)):
                 try:
-                    self.firsts[row] = seen = member.reset(seed)
+                    self.firsts[row] = seen = self.kept_first(member.reset(seed))
                     self.observations[row] = self.form.keep((seen, seen) if self.paired else seen)
                 except Exception as error:
                     error.add_note(f"in reset({'' if seed is None else f'seed={seed}'})")
                     raise
         self.check_range()
+
+    def kept_first(self, observation: Any) -> Any:
+        """Return a first observation, as a copy where it is kept, since environments may write into theirs."""
+        return copy.deepcopy(observation) if self.paired else observation
 
     def check_range(self) -> None:
         """Refuse integers outside their space."""

@@ -271,8 +271,9 @@ def own_limit(env: Any) -> int | None:
         spec = getattr(one, "spec", None)
         for owner, name in ((spec, "max_episode_steps"), (one, "max_episode_steps"), (one, "horizon")):
             limit = getattr(owner, name, None)
-            if isinstance(limit, int | np.integer) and not isinstance(limit, bool) and limit >= 1:
-                return int(limit)
+            if limit in (None, -1) or callable(limit):  # -1 is Gymnasium's word for none
+                continue
+            return integer(f"env.{name}", limit, 1)
     return None
 
 
