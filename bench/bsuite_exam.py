@@ -1,0 +1,365 @@
+"""bsuite's exam (Osband and others, 2020) for the run that stops by itself. It needs the extras `exams` and `plot`.
+
+    python bench/bsuite_exam.py play --column seen --ids 0,10 --out records      # writes records/seen/*.csv
+    python bench/bsuite_exam.py report records --out records                     # the table, the tags and the radar
+
+`play` takes settings of the experiments that it can: episodes of the run count, and after its end its policy plays
+`--rest` more, or as many as are granted with `--rest all`. Records are those of bsuite's own CSV logger, so its tools
+read the directory of a column. One setting for all: strict, delta = .05, epsilon = .05 of the range that bsuite's
+source gives to returns.
+
+Columns are what the features know: `hand`, the problem; `first`, one map for all experiments, one-hot by appearance of
+the first observation of the episode and the current one; `seen`, one-hot by appearance of the current one.
+
+`report` computes bsuite's scores, which are written anew here, and shows them beside those of published agents, read
+off the figure in bsuite's repository, reports/iclr_2019/images/bar_plot.png (bench/bsuite_published.csv). An experiment
+that was not run has the score of the random agent. Of one that was run on some settings the score is that of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dmq_fast as dmq
+from dmq_fast.environments import as_environment
+
+HERE = Path(__file__).parent
+
+EXPERIMENTS = (
+    *("bandit", "bandit_noise", "bandit_scale", "catch", "catch_noise", "catch_scale", "deep_sea"),
+    *("deep_sea_stochastic", "discounting_chain", "memory_len", "memory_size", "umbrella_distract", "umbrella_length"),
+)
+"""Those that are tried. MNIST and control are not: 7,850 parameters, and a thousand steps an episode."""
+
+COLUMNS = ("hand", "first", "seen")
+AGENTS = ("boot_dqn", "actor_critic_rnn", "dqn", "random")
+
+Rows = list[dict[str, float]]
+Run = tuple[dict[str, Any], Rows]
+"""The settings of a run, and the rows of its record."""
+
+
+# ---- Features by hand, of n pairs of first and current observation, joined along the first axis
+
+
+def constant(seen: Any) -> Any:
+    return np.ones((len(seen), 1))
+
+
+def ball_and_paddle(seen: Any) -> Any:
+    """Return the column of the ball and that of the paddle, (n, 25)."""
+    ball, paddle = seen[:, 10:19].sum(axis=1), seen[:, 19]
+    return np.einsum("nb,np->nbp", ball, paddle).reshape(len(seen), -1)
+
+
+def column(seen: Any) -> Any:
+    """Return the column of the diver, (n, N)."""
+    return seen[:, seen.shape[1] // 2 :].sum(axis=1)
+
+
+def context(seen: Any) -> Any:
+    return np.eye(6)[seen[:, 1, 0].astype(int) + 1]
+
+
+def umbrella(seen: Any) -> Any:
+    need, has = seen[:, 1, 0], seen[:, 1, 1]
+    return np.column_stack([np.ones(len(seen)), need, has, need * has]) / 2
+
+
+def asked_bit(seen: Any) -> Any:
+    """Return a constant, and at the end the bit that is asked for, in a place of its own, (n, 1 + bits)."""
+    bits, now = seen[:, 0, 2:], seen[:, 1]
+    asked = np.eye(bits.shape[1])[now[:, 1].astype(int)] * (now[:, :1] == 0)
+    return np.column_stack([np.ones(len(seen)), asked * bits]) / np.sqrt(2)
+
+
+BY_HAND: dict[str, Callable[[Any], Any]] = {
+    "bandit": constant,
+    "catch": ball_and_paddle,
+    "deep_sea": column,
+    "discounting": context,
+    "umbrella": umbrella,
+    "memory": asked_bit,
+}
+
+
+def seen_through(name: str, which: str) -> dict[str, Any]:
+    """Return features and history of an experiment in a column."""
+    if which == "seen":
+        return {}
+    if which == "first":
+        return {"history": "first"}
+    return {"history": "first", "features": BY_HAND[next(kind for kind in BY_HAND if name.startswith(kind))]}
+
+
+# ---- Playing
+
+
+def play(
+    name: str, number: int, which: str, place: Path, seed: int, seconds: float, rest: int | None
+) -> dict[str, Any]:
+    """Take one setting of an experiment; return what is known of the run beside bsuite's records."""
+    from bsuite import sweep
+    from bsuite.logging import csv_logging
+
+    identifier, inside = f"{name}/{number}", []
+
+    def logged(env: Any) -> Any:
+        inside.append(csv_logging.wrap_environment(env, identifier, str(place), overwrite=True))
+        return inside[0]
+
+    env = as_environment(f"bsuite:{identifier}", wrapper=logged, rng=seed, **seen_through(name, which))
+    granted, began = sweep.EPISODES[identifier], time.process_time()
+    epsilon = 0.05 * float(env.value_range[:, 1].max() - env.value_range[:, 0].min())
+    learner = dmq.SelfStopping(env, epsilon, rng=seed)
+    refused = ""
+
+    def watch(_: object) -> None:
+        if time.process_time() - began > seconds:
+            raise TimeoutError(f"{seconds:g} seconds of CPU time")
+
+    try:
+        result = learner.learn(max_trajectories=granted, progress=watch)
+    except (ValueError, TimeoutError) as error:  # more observations than are told apart, or time is up
+        refused, result = str(error), learner.result()
+    learned = time.process_time() - began
+    stopped = inside[0]._episode
+    n = granted - stopped if rest is None else min(rest, granted - stopped)
+    for _ in range(n):
+        follow(inside[0], result.policy, env.horizon, paired=which != "seen")
+    inside[0]._log_bsuite_data()  # the last row, between those that bsuite spaces in logarithms
+    return {
+        "id": identifier,
+        "status": result.status,
+        "stopped": stopped,
+        "played": n,
+        "seconds": round(learned, 2),
+        "dimension": env.dimension,
+        "horizon": env.horizon,
+        "epsilon": epsilon,
+        "ended": refused,
+        "warnings": list(result.warnings),
+    }
+
+
+def follow(env: Any, policy: Any, horizon: int, paired: bool) -> None:
+    """Play one episode of a policy."""
+    step = env.reset()
+    first = step.observation
+    for level in range(horizon):
+        now = step.observation
+        step = env.step(policy.act_on(level, (first, now) if paired else now))
+        if step.last():
+            return
+
+
+# ---- bsuite's scores, of settings and the rows of their records
+
+
+def ended(runs: Iterable[Run], key: str) -> list[float]:
+    """Return the mean of a sum over episodes, of each run."""
+    return [rows[-1][key] / rows[-1]["episode"] for _, rows in runs]
+
+
+def regret_score(runs: list[Run], base: float) -> float:
+    """Return 1 minus the mean regret, in units of that of a random agent."""
+    return float(np.clip((base - np.mean(ended(runs, "total_regret"))) / base, 0, 1))
+
+
+def by_group(runs: list[Run], key: str) -> list[list[Run]]:
+    """Return the runs of each value of a setting."""
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run[0][key], []).append(run)
+    return list(groups.values())
+
+
+def scaled_score(runs: list[Run], key: str, base: float) -> float:
+    """Return the mean of the scores of all scales, and of the same minus their standard deviation."""
+    scores = [regret_score(group, base) for group in by_group(runs, key)]
+    return float(0.5 * (np.clip(np.mean(scores), 0, 1) + np.clip(np.mean(scores) - np.std(scores), 0, 1)))
+
+
+def treasure_score(runs: list[Run], threshold: float) -> float:
+    """Return the share of seas in which fewer episodes are bad than the threshold, before 2^N + 100 episodes."""
+    found = []
+    for setting, rows in runs:
+        good = [row["episode"] for row in rows if row["total_bad_episodes"] / row["episode"] < threshold]
+        found.append(any(episode < 2 ** setting["size"] + 100 for episode in good[:1] or [np.inf]))
+    return float(np.mean(found))
+
+
+def share_below(runs: list[Run], key: str, threshold: float, value: str) -> float:
+    """Return the share of groups whose mean of a sum over episodes is below a threshold."""
+    return float(np.mean([np.mean(ended(group, value)) < threshold for group in by_group(runs, key)]))
+
+
+def score(name: str, runs: list[Run]) -> float:
+    """Return bsuite's score of an experiment, of the settings that were run.
+
+    >>> rows = [{"episode": 10.0, "total_regret": 1.0}]
+    >>> score("bandit", [({}, rows)])
+    0.8
+    """
+    kind = name.removesuffix("_noise").removesuffix("_scale")
+    if kind in ("bandit", "catch"):
+        base = {"bandit": 0.5, "catch": 1.6}[kind]
+        if name == kind:
+            return regret_score(runs, base)
+        return scaled_score(runs, "noise_scale" if name.endswith("_noise") else "reward_scale", base)
+    if name == "deep_sea":
+        return treasure_score(runs, 0.9)
+    if name == "deep_sea_stochastic":
+        return treasure_score(
+            [(setting, [row for row in rows if row["episode"] >= 100]) for setting, rows in runs], 0.8
+        )
+    if name == "discounting_chain":
+        return float(np.clip(1 - 10 * (1.1 - np.mean(ended(runs, "total_return"))), 0, 1))
+    if kind.startswith("umbrella"):
+        return share_below(runs, {"umbrella_length": "chain_length"}.get(name, "n_distractor"), 0.5, "total_regret")
+    wrong = [
+        (setting, [row | {"wrong": 2 * (row["episode"] - row["total_perfect"])} for row in rows])
+        for setting, rows in runs
+    ]
+    return share_below(wrong, {"memory_len": "memory_length"}.get(name, "num_bits"), 0.75, "wrong")
+
+
+# ---- The report
+
+
+def records(place: Path) -> dict[str, list[Run]]:
+    """Return the settings and rows of bsuite's records in a directory, by experiment."""
+    from bsuite import sweep
+
+    found: dict[str, list[Run]] = {}
+    for path in sorted(place.glob("bsuite_id_-_*.csv")):
+        name, _, number = path.stem.removeprefix("bsuite_id_-_").rpartition("-")
+        with path.open() as file:
+            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        if rows:
+            found.setdefault(name, []).append((dict(sweep.SETTINGS[f"{name}/{number}"]), rows))
+    return found
+
+
+def published() -> dict[str, dict[str, float]]:
+    """Return the scores of the published agents, by experiment."""
+    with (HERE / "bsuite_published.csv").open() as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return {row.pop("experiment"): {agent: float(value) for agent, value in row.items()} for row in rows}
+
+
+def tags() -> dict[str, set[str]]:
+    """Return the experiments of each of bsuite's tags."""
+    from bsuite import sweep
+
+    return {tag: {one.partition("/")[0] for one in ids} for tag, ids in sweep.TAGS.items()}
+
+
+def report(place: Path, out: Path) -> None:
+    """Print the table of experiments and that of tags, and draw the radar."""
+    known, told, scores = published(), [], {}
+    for which in COLUMNS:
+        if (place / which / "runs.json").exists():
+            told.append(which)
+            runs = records(place / which)
+            scores[which] = {
+                name: score(name, runs[name]) if name in runs else row["random"] for name, row in known.items()
+            }
+    runs_of = {which: json.loads((place / which / "runs.json").read_text()) for which in told}
+    print(
+        f"| experiment | {' | '.join(f'{which}: score (stopped; episodes)' for which in told)} | {' | '.join(AGENTS)} |"
+    )
+    print(f"|---|{'---|' * (len(told) + len(AGENTS))}")
+    for name, row in known.items():
+        cells = []
+        for which in told:
+            mine = [run for key, run in sorted(runs_of[which].items()) if key.partition("/")[0] == name]
+            stopped = [run["stopped"] for run in mine if run["status"] == "finished"]
+            many = f"{min(stopped):,} to {max(stopped):,}" if stopped else "none"
+            cells.append(f"{scores[which][name]:.2f} ({len(stopped)} of {len(mine)}; {many})" if mine else "not run")
+        print(f"| {name} | {' | '.join(cells)} | {' | '.join(f'{row[agent]:.2f}' for agent in AGENTS)} |")
+    both = scores | {agent: {name: row[agent] for name, row in known.items()} for agent in AGENTS}
+    wanted = tags()
+    print(f"\n| tag | {' | '.join(both)} |\n|---|{'---|' * len(both)}")
+    means = {who: {tag: float(np.mean([own[name] for name in names])) for tag, names in wanted.items()}
+             for who, own in both.items()}  # fmt: skip
+    for tag in wanted:
+        print(f"| {tag.replace('_', ' ')} | {' | '.join(f'{means[who][tag]:.2f}' for who in both)} |")
+    draw(means, list(wanted), out / "bsuite.png")
+
+
+def draw(means: dict[str, dict[str, float]], names: list[str], path: Path) -> None:
+    """Draw the radar."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    angles = np.linspace(0, 2 * np.pi, len(names), endpoint=False)
+    figure, axes = plt.subplots(figsize=(5, 4), subplot_kw={"projection": "polar"})
+    styles = {"hand": ("#D55E00", "-"), "first": ("#D55E00", "--"), "seen": ("#D55E00", ":")}
+    styles |= {"boot_dqn": ("#0072B2", "-"), "actor_critic_rnn": ("#009E73", "-"), "dqn": ("#CC79A7", "-")}
+    styles |= {"random": ("#666666", ":")}
+    labels = {"hand": "features by hand", "first": "one map: first and current", "seen": "by appearance"}
+    for who, own in means.items():
+        values = [own[name] for name in names]
+        color, line = styles[who]
+        axes.plot([*angles, angles[0]], [*values, values[0]], color=color, linestyle=line, label=labels.get(who, who))
+    axes.set_xticks(angles, [name.replace("_", "\n") for name in names], fontsize=7)
+    axes.set_ylim(0, 1)
+    axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.05, 1.0))
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    print(f"\n{path}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    taking = commands.add_parser("play")
+    taking.add_argument("--column", choices=COLUMNS, default="seen")
+    taking.add_argument("--experiments", default=",".join(EXPERIMENTS))
+    taking.add_argument("--ids", default="all", help="numbers of settings, or all")
+    taking.add_argument("--out", type=Path, required=True)
+    taking.add_argument("--seed", type=int, default=0)
+    taking.add_argument("--seconds", type=float, default=600.0, help="CPU seconds of a run")
+    taking.add_argument("--rest", default="all", help="episodes that the policy plays after the run, or all granted")
+    telling = commands.add_parser("report")
+    telling.add_argument("place", type=Path)
+    telling.add_argument("--out", type=Path, default=Path())
+    given = parser.parse_args()
+    if given.command == "report":
+        report(given.place, given.out)
+        return
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    from bsuite import sweep
+
+    place = given.out / given.column
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "runs.json"
+    runs = json.loads(file.read_text()) if file.exists() else {}
+    rest = None if given.rest == "all" else int(given.rest)
+    take = partial(play, which=given.column, place=place, seed=given.seed, seconds=given.seconds, rest=rest)
+    for name in given.experiments.split(","):
+        last = sum(one.startswith(f"{name}/") for one in sweep.SWEEP)
+        numbers = range(last) if given.ids == "all" else [i for i in map(int, given.ids.split(",")) if i < last]
+        for number in numbers:
+            run = take(name, number)
+            runs[run["id"]] = run
+            file.write_text(json.dumps(runs, indent=1))
+            print(json.dumps({key: run[key] for key in ("id", "status", "stopped", "played", "seconds")}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
