@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, NamedTuple
 
 __all__ = ["Parameter", "meanings", "parameters_of", "summary_of"]
@@ -36,6 +36,13 @@ def parameters_of(factory: Callable[..., Any], *, but: Collection[str] = ("rng",
     The type of a parameter that may be None is that of its other values, that of one without a hint the type of its
     default.
     """
+    find = read_parameters if isinstance(factory, Hashable) else read_parameters.__wrapped__
+    return find(factory, tuple(but))
+
+
+@functools.lru_cache(maxsize=256)
+def read_parameters(factory: Callable[..., Any], but: tuple[str, ...]) -> tuple[Parameter, ...]:
+    """Return the parameters of a function or class, read once: each run of a sweep asks for those of its own."""
     code = unwrapped(factory)
     types = typing.get_type_hints(called(code))
     help_of, choices_of = meanings(code), choices(code)
