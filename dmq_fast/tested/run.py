@@ -84,7 +84,7 @@ class Practice:
     again: int = 3
     growth: float = 1.25
     gain: float = 0.05
-    perfect: int = 24
+    perfect: int = 48
     first_look: int = 12
     look_ahead: int = 2
     most: int = 500
