@@ -250,11 +250,10 @@ cdef class Transitions:
                         moment[action[i], place[columns[j]]] += x * values[j]
                 y, before = before, y
                 for a in range(K):
-                    for b in range(s):
-                        x = 0.0
+                    for b in range(s):  # row by row of the symmetric inverse: sums over c would not become vectors
+                        x = moment[a, b]
                         for c in range(s):
-                            x += inv[a, b, c] * moment[a, c]
-                        theta[k, a, b] = x
+                            theta[k, a, c] += inv[a, b, c] * x
                 span = tops[k] - lows[k]
                 for i in range(m):
                     best = -INFINITY
