@@ -94,15 +94,14 @@ def test_a_baseline_that_was_suspended_has_its_seconds(suspended, monkeypatch):
 
 def test_the_thread_ends_and_a_forked_child_begins_afresh(monkeypatch):
     monkeypatch.setattr(stopwatch, "looks", Looks())
-    monkeypatch.setattr(stopwatch, "LINGER", 0)
-    monkeypatch.setattr(stopwatch, "SLICE", 0.01)
+    before = threading.active_count()
     watches = [Stopwatch(1.0), Stopwatch(1.0)]
     thread = stopwatch.looks.thread
     assert thread.is_alive() and thread.daemon
-    for watch in (*watches, watches[0]):
-        watch.close()
-    thread.join(timeout=20)
-    assert not thread.is_alive() and stopwatch.looks.thread is None
+    watches[0].close(), watches[0].close()
+    assert thread.is_alive() and stopwatch.looks.thread is thread
+    watches[1].close()
+    assert threading.active_count() == before and stopwatch.looks.thread is None
     stopwatch.begin_afresh()
     assert stopwatch.looks.users == 0
 

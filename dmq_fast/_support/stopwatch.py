@@ -14,9 +14,6 @@ SLICE, LONGEST = 0.25, 1.0
 In a longer one the process was stopped: by SIGSTOP, in a frozen container, or as a batch system suspends a job.
 """
 
-LINGER = 20
-"""Looks that nobody needs, after which the thread ends: runs of a sweep that follow each other share it."""
-
 
 class Looks:
     """Adds up the seconds in which this process was stopped, by a thread that looks at the clock again and again.
@@ -27,8 +24,9 @@ class Looks:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.users, self.idle, self.stopped = 0, 0, 0.0
+        self.users, self.stopped = 0, 0.0
         self.thread: threading.Thread | None = None
+        self.over = threading.Event()
         self.now = self.cpu = 0.0
 
     def open(self) -> None:
@@ -36,8 +34,8 @@ class Looks:
         with self.lock:
             self.users += 1
             if self.thread is None:
-                self.now, self.cpu = time.perf_counter(), time.process_time()
-                thread = threading.Thread(target=self.run, name="dmq_fast stopwatch", daemon=True)
+                self.now, self.cpu, self.over = time.perf_counter(), time.process_time(), threading.Event()
+                thread = threading.Thread(target=self.run, args=(self.over,), name="dmq_fast stopwatch", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:
@@ -45,20 +43,20 @@ class Looks:
                 self.thread = thread
 
     def close(self) -> None:
-        """Look no more, unless others need it."""
+        """Look no more, unless others need it; then the thread ends."""
         with self.lock:
             self.users -= 1
+            if self.users > 0 or self.thread is None:
+                return
+            thread, self.thread = self.thread, None
+            self.over.set()
+        thread.join()
 
-    def run(self) -> None:
-        """Look until nobody has needed it for a while."""
-        while True:
-            time.sleep(SLICE)
+    def run(self, over: threading.Event) -> None:
+        """Look until this is over."""
+        while not over.wait(SLICE):
             with self.lock:
                 self.look(time.perf_counter(), time.process_time())
-                self.idle = 0 if self.users else self.idle + 1
-                if self.idle > LINGER:
-                    self.idle, self.thread = 0, None
-                    return
 
     def look(self, now: float, cpu: float) -> None:
         """Note a time, and how many seconds the process has computed until then."""
