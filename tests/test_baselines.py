@@ -352,6 +352,28 @@ def test_rewards_by_edge_and_shrinking_levels():
         compare_least_squares(env, "randomized", 0.3, 0.3, 25)
 
 
+def linear_q_twin(env, n, alpha, alpha_decay, epsilon, epsilon_decay, groups=None, model=None):
+    """Weights and returns."""
+    e, lessons = episode_of(env), Lessons(env, groups, model)
+    theta, returns = np.zeros((env.horizon, env.n_actions, env.dimension)), []
+    for number in range(n):
+        e.reset(number)
+        step, explore, total = alpha / (1 + number * alpha_decay), epsilon / (1 + number * epsilon_decay), 0.0
+        for h in range(env.horizon):
+            u, action = e.draws(2)
+            before = e.features()
+            a = e.act(theta[h] @ before)
+            if u < explore:
+                a = int(action * env.n_actions)
+            paid = e.step(a)
+            for k, reward, following in lessons.of(h, paid, state_of(e)):
+                ahead = 0.0 if following is None else (theta[k + 1] @ e.features()).max()
+                theta[k, a] += step * (reward + ahead - before @ theta[k, a]) * before
+            total += paid
+        returns.append(total)
+    return theta, returns
+
+
 @for_all(
     15,
     500,
@@ -365,24 +387,7 @@ def test_linear_q_learning(seed, alpha, epsilon, decays):
     result = LinearQ(
         env, alpha=alpha, epsilon=epsilon, alpha_decay=decays[0], epsilon_decay=decays[1], n_episodes=n, rng=0
     ).learn()
-    e, theta, returns = episode_of(env), np.zeros((3, 2, env.dimension)), []
-    for number in range(n):
-        e.reset(number)
-        step, explore, total = alpha / (1 + number * decays[0]), epsilon / (1 + number * decays[1]), 0.0
-        phi = e.features()
-        for h in range(3):
-            u, action = e.draws(2)
-            a = e.act(theta[h] @ phi)
-            if u < explore:
-                a = int(action * 2)
-            reward, before = e.step(a), phi
-            target = reward
-            if h < 2:
-                phi = e.features()
-                target += (theta[h + 1] @ phi).max()
-            theta[h, a] += step * (target - before @ theta[h, a]) * before
-            total += reward
-        returns.append(total)
+    theta, returns = linear_q_twin(env, n, alpha, decays[0], epsilon, decays[1])
     np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
     np.testing.assert_allclose(result.theta, theta, rtol=1e-9, atol=1e-12)
 
@@ -482,13 +487,12 @@ def deterministic_linear(seed, dimension):
     return combination_lock(5, 3, final=1.0, rng=seed, dimension=dimension)
 
 
-@for_all(5, 200, seed=st.integers(0, 10**6), dimension=st.integers(2, 5))
-def test_ocp(seed, dimension):
-    env, n = deterministic_linear(seed, dimension), 40
-    learner, returns = SpanLearner(episode_of(env), 1e-6), np.zeros(n)
-    learner.run(returns)
-    e = episode_of(env)
-    rows = [[(np.zeros((0, dimension)), np.zeros(0)) for _ in range(3)] for _ in range(5)]
+def ocp_twin(env, n, groups=None, model=None):
+    """Equations (features, values) by level and action, and returns."""
+    e, d, last = episode_of(env), env.dimension, env.horizon - 1
+    lessons = Lessons(env, groups, model)
+    rows = [[(np.zeros((0, d)), np.zeros(0)) for _ in range(env.n_actions)] for _ in range(env.horizon)]
+    returns = []
 
     def optimistic(h, phi):
         best = []
@@ -500,19 +504,32 @@ def test_ocp(seed, dimension):
 
     for number in range(n):
         e.reset(number)
-        path = []
-        for h in range(5):
+        path, total = [], 0.0
+        for h in range(last + 1):
             phi = e.features()
             a = int(optimistic(h, phi).argmax())
-            path.append((phi, a, e.step(a)))
-        assert abs(sum(r for *_, r in path) - returns[number]) < 1e-12
-        ahead = 0.0
-        for h in reversed(range(5)):
-            phi, a, reward = path[h]
-            if ahead < np.inf and optimistic(h, phi)[a] == np.inf:
-                phis, y = rows[h][a]
-                rows[h][a] = np.vstack([phis, phi]), np.append(y, reward + ahead)
-            ahead = optimistic(h, phi).max()
+            paid = e.step(a)
+            path.append((phi, a, lessons.of(h, paid, state_of(e))))
+            total += paid
+        returns.append(total)
+        for level in reversed(range(last + 1)):
+            for h in reversed(range(last + 1)):
+                phi, a, known = path[h]
+                for reward, following in [known[1:] for known in known if known[0] == level]:
+                    ahead = 0.0 if following is None else optimistic(level + 1, path[h + 1][0]).max()
+                    if ahead < np.inf and optimistic(level, phi)[a] == np.inf:
+                        phis, y = rows[level][a]
+                        rows[level][a] = np.vstack([phis, phi]), np.append(y, reward + ahead)
+    return rows, returns
+
+
+@for_all(5, 200, seed=st.integers(0, 10**6), dimension=st.integers(2, 5))
+def test_ocp(seed, dimension):
+    env, n = deterministic_linear(seed, dimension), 40
+    learner, mine = SpanLearner(episode_of(env), 1e-6), np.zeros(n)
+    learner.run(mine)
+    rows, returns = ocp_twin(env, n)
+    np.testing.assert_allclose(mine, returns, rtol=0, atol=1e-12)
     assert learner.ranks.tolist() == [[len(y) for _, y in level] for level in rows]
     assert learner.n_conflicts == 0
 

@@ -7,23 +7,37 @@ import pytest
 from hypothesis import strategies as st
 from properties import for_all
 from refusals import refused
-from test_baselines import ENDLESS, compare_least_squares, delayed_q_twin, episode_of, taught, ucb_q_twin
+from test_baselines import (
+    ENDLESS,
+    compare_least_squares,
+    delayed_q_twin,
+    episode_of,
+    linear_q_twin,
+    ocp_twin,
+    taught,
+    ucb_q_twin,
+)
 from test_homogeneous import lever, random_table
 from test_rollout import random_mdp
 from test_tabular_model import BernsteinTwin, PolicyOptimisationTwin, assert_levels_agree
 
 import dmq_fast as dmq
 from dmq_fast import experiments
-from dmq_fast.baselines import BPIUCBVI, LSVIUCB, REGISTRY, RLSVI, UCBQ, LinearQ
-from dmq_fast.environments import FiniteMDP, chain, combination_lock, mountain_car, river_swim
+from dmq_fast.baselines import BPIUCBVI, LSVIUCB, OCP, REGISTRY, RLSVI, UCBQ, LinearQ
+from dmq_fast.environments import FiniteMDP, chain, deep_sea, mountain_car, river_swim
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.experiments.sweeps import algorithms
-from dmq_fast.kernels._learners import BernsteinLearner, DelayedQLearner, PolicyOptimisationLearner, UCBQLearner
+from dmq_fast.kernels._learners import (
+    BernsteinLearner,
+    DelayedQLearner,
+    LinearQLearner,
+    PolicyOptimisationLearner,
+    SpanLearner,
+    UCBQLearner,
+)
 from dmq_fast.rewards import RewardModel
 
 pytestmark = pytest.mark.kernels
-
-SHARING = ("uniform", "rlsvi", "lsvi-ucb", "ucb-q", "delayed-q", "bpi-ucbvi", "oppo")
 
 LABELS = {
     "one": lambda h: [0] * h,
@@ -34,7 +48,7 @@ LABELS = {
 
 each_labels = pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 
-sharing = pytest.mark.parametrize("name", SHARING)
+everywhere = pytest.mark.parametrize("name", REGISTRY)
 
 
 def walk(horizon, ends=True, low=-1.0):
@@ -45,6 +59,17 @@ def walk(horizon, ends=True, low=-1.0):
     features = np.eye(3)
     features[2, 2] = 0.0 if ends else 1.0
     return FiniteMDP([P] * (horizon - 1), [R] * horizon, [features] * horizon, value_range=(low, 0.0))
+
+
+def corridor(horizon, ends=True):
+    """Four states in a row, both ways: deterministic. Steps cost; the last state is the end with `ends`."""
+    P = np.zeros((4, 2, 4))
+    for s in range(4):
+        P[s, 0, max(s - 1, 0)] = P[s, 1, min(s + 1, 3)] = 1.0
+    P[3] = np.eye(4)[3]
+    R = np.array([[-0.5, -1.0], [-0.25, -1.0], [-0.5, -0.75], [0.0, 0.0]]) / horizon
+    features = np.diag([1.0, 1.0, 1.0, 0.0 if ends else 1.0])
+    return FiniteMDP([P] * (horizon - 1), [R] * horizon, [features] * horizon, value_range=(-1.0, 0.0))
 
 
 def environments(seed=0):
@@ -159,12 +184,37 @@ def test_leverages_stay_right_over_thousands_of_updates():
     )
 
 
+@each_labels
+@pytest.mark.parametrize("decays", [(0.0, 0.0), (0.1, 0.3)])
+def test_linear_q(labels, decays):
+    for env, model in environments(5):
+        groups = labels(env.horizon)
+        learner = LinearQLearner(episode_of(env, rewards=model), 0.5, decays[0], 0.3, decays[1], groups=groups)
+        theta, returns = linear_q_twin(env, 80, 0.5, decays[0], 0.3, decays[1], groups=groups, model=model)
+        np.testing.assert_allclose(played(learner, 80), returns, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(learner.weights, theta, rtol=1e-9, atol=1e-12)
+
+
+@each_labels
+@pytest.mark.parametrize("ends", [False, True])
+def test_ocp(labels, ends):
+    env = corridor(6, ends)
+    groups, model = labels(6), RewardModel.of(env)
+    learner = SpanLearner(episode_of(env, rewards=model), 1e-6, groups=groups)
+    mine = played(learner, 60)
+    rows, returns = ocp_twin(env, 60, groups, model)
+    np.testing.assert_allclose(mine, returns, rtol=0, atol=1e-12)
+    assert learner.ranks.tolist() == [[len(y) for _, y in level] for level in rows]
+    assert learner.n_conflicts == 0 and mine[-1] == pytest.approx(env.optimal_value, abs=1e-12)
+    assert OCP(env, n_episodes=60, rng=0).groups == (0,) * 6
+
+
 # The argument ---------------------------------------------------------------------------------------------------------
 
 
-@sharing
+@everywhere
 def test_labels_that_all_differ_are_data_by_level(name):
-    env, own = river_swim(4, 6), {"n_episodes": 80, "rng": 1, **ENDLESS.get(name, {})}
+    env, own = corridor(6), {"n_episodes": 80, "rng": 1, **ENDLESS.get(name, {})}
     plain, labelled = (REGISTRY[name](env, homogeneous=given, **own).learn() for given in (False, range(6)))
     np.testing.assert_array_equal(plain.returns, labelled.returns)
     for one, other in zip(plain.table or plain.theta, labelled.table or labelled.theta, strict=True):
@@ -172,15 +222,15 @@ def test_labels_that_all_differ_are_data_by_level(name):
     assert plain.parameters == labelled.parameters and plain.parameters["homogeneous"] is False
 
 
-@sharing
+@everywhere
 def test_the_default_is_what_the_table_declares(name):
     own = {"n_episodes": 80, "rng": 1, **ENDLESS.get(name, {})}
-    for env, declared in [(river_swim(4, 6), True), (combination_lock(6, 2, rng=0), False)]:
+    for env, declared in [(corridor(6), True), (deep_sea(6, rng=0), False)]:
         default, given = REGISTRY[name](env, **own), REGISTRY[name](env, homogeneous=declared, **own)
         assert default.groups == given.groups == (tuple([0] * 6) if declared else tuple(range(6)))
         np.testing.assert_array_equal(default.learn().returns, given.learn().returns)
         assert default.parameters["homogeneous"] is declared
-    phases = REGISTRY[name](river_swim(4, 6), homogeneous=[7, 7, 7, 2, 2, 2], **own)
+    phases = REGISTRY[name](corridor(6), homogeneous=[7, 7, 7, 2, 2, 2], **own)
     assert phases.groups == (0, 0, 0, 1, 1, 1) and phases.learn().parameters["homogeneous"] == [0, 0, 0, 1, 1, 1]
 
 
@@ -204,7 +254,7 @@ def test_wrong_labels_are_refused():
                 ValueError,
                 "homogeneous: expected levels of one label to have as many states, got 1 and 2",
             ),
-            (lambda: LinearQ(chain(3, 2), homogeneous=True), TypeError, "homogeneous: expected no such argument"),
+            (lambda: LinearQ(chain(3, 2), homogeneous=[0.0, 1.0, 2.0]), ValueError, words),
             (
                 lambda: UCBQLearner(episode_of(chain(3, 2)), 0.1, None, True, groups=[0, 0]),
                 ValueError,

@@ -24,13 +24,17 @@ __all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]
 Environment = FiniteMDP | CompiledEnv
 
 
-class LeastSquares(Baseline):
-    """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
+class Linear(Baseline):
+    """A baseline that sees features; "auto" shares data in tables only."""
 
     def __init__(self, env: Environment, *, homogeneous: Homogeneous, **options: Any) -> None:
-        if is_auto(homogeneous) and not isinstance(env, FiniteMDP):  # of rows that never repeat there are H an episode
+        if is_auto(homogeneous) and not isinstance(env, FiniteMDP):  # it may cost H times as much
             homogeneous = False
         super().__init__(env, homogeneous=homogeneous, **options)
+
+
+class LeastSquares(Linear):
+    """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
 
     def least_squares(self, episode: Episode, kind: str, ridge: float, scale: float) -> LeastSquaresLearner:
         """Return the compiled learner, with those of its options that the baseline has."""
@@ -83,7 +87,7 @@ class UniformLeastSquares(LeastSquares):
 
 
 @register
-class LinearQ(Baseline):
+class LinearQ(Linear):
     """Epsilon-greedy Q-learning with linear functions, one step at a time.
 
     Parameters
@@ -98,12 +102,17 @@ class LinearQ(Baseline):
         Probability in [0, 1] of a uniform action; ties of the others are broken at random.
     epsilon_decay : float, default 0.0
         >= 0, as `alpha_decay`.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `LSVIUCB`. A step then changes theta of all levels of its label, from the last to the first.
     **options
         As of `Baseline`.
 
     Notes
     -----
-    A step costs O(K d). Melo and Ribeiro (2007). Q-learning with linear function approximation. COLT.
+    A step costs O(K d), and O(H K d) where levels share data. Sharing is sound where Q-learning is, as on tables: it
+    learns from steps of any policy, and those of other levels are such.
+
+    Melo and Ribeiro (2007). Q-learning with linear function approximation. COLT.
     """
 
     name = "q-learning"
@@ -116,14 +125,15 @@ class LinearQ(Baseline):
         alpha_decay: float = 0.0,
         epsilon: float = 0.1,
         epsilon_decay: float = 0.0,
+        homogeneous: Homogeneous = AUTO,
         **options: Any,
     ) -> None:
         options |= {"alpha": alpha, "alpha_decay": alpha_decay, "epsilon": epsilon, "epsilon_decay": epsilon_decay}
-        super().__init__(env, **options)
+        super().__init__(env, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> LinearQLearner:
         """Return the compiled learner."""
-        return LinearQLearner(episode, **self.own)
+        return LinearQLearner(episode, **self.constants, groups=self.groups)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the weights of the Q functions."""
@@ -229,8 +239,8 @@ class LSVIUCB(LeastSquares):
     homogeneous : "auto", bool or sequence of int, default "auto"
         Whether transitions, rewards and features are the same at every level, so that a step at one is data for all; or
         H labels: levels of one label are the same. They share one V and one set of rows, and each has a regression on
-        its own targets. "auto": what a table declares, and False for other environments: their observations may never
-        repeat, and an episode would then cost H times as much. Nothing tests it during the run. What follows the last
+        its own targets. "auto": what a table declares, and False for other environments, whose observations may never
+        repeat: an episode would then cost H times as much. Nothing tests it during the run. What follows the last
         step is not shown, so the last level learns from all steps, and the others from all but the last.
     **options
         As of `Baseline`.
@@ -274,7 +284,7 @@ class LSVIUCB(LeastSquares):
 
 
 @register
-class OCP(Baseline):
+class OCP(Linear):
     """Optimistic constraint propagation, for deterministic systems whose Q* is linear in the features.
 
     Each transition gives an exact equation for Q_h(., a). Where features are no linear combination of those with an
@@ -287,6 +297,9 @@ class OCP(Baseline):
         Deterministic but for the start.
     tolerance : float, default 1e-6
         > 0. Largest distance from the span of the equations at which features count as part of it.
+    homogeneous : "auto", bool or sequence of int, default "auto"
+        As of `LSVIUCB`. A step then gives an equation at each level of its label at which the value of the next state
+        is known.
     **options
         As of `Baseline`.
 
@@ -299,7 +312,9 @@ class OCP(Baseline):
     -----
     Constraints that are no equations are dropped: without a bound on theta, they imply nothing for other features. The
     equations of an episode are found from its last level to its first, each with those of the levels after it. An
-    episode costs O(H K d²), however many came before.
+    episode costs O(H K d²), however many came before, and O(H² K d²) where levels share data.
+
+    Sharing is sound: equations are exact at every level, and an episode that is not optimal still adds one.
 
     Wen and Van Roy (2013). Efficient exploration and value function generalization in deterministic systems. NIPS.
     Algorithm 1 for the coherent case.
@@ -307,15 +322,17 @@ class OCP(Baseline):
 
     name = "ocp"
 
-    def __init__(self, env: Environment, *, tolerance: float = 1e-6, **options: Any) -> None:
-        super().__init__(env, tolerance=tolerance, **options)
+    def __init__(
+        self, env: Environment, *, tolerance: float = 1e-6, homogeneous: Homogeneous = AUTO, **options: Any
+    ) -> None:
+        super().__init__(env, tolerance=tolerance, homogeneous=homogeneous, **options)
 
     def learner(self, episode: Episode) -> SpanLearner:
         """Return the compiled learner."""
         refuse_chance(self.env)
         if self.rewards.noise is not None:
             raise ValueError(f"noise: expected none, as ocp learns from exact equations, got {self.rewards.noise:g}")
-        return SpanLearner(episode, self.own["tolerance"])
+        return SpanLearner(episode, self.own["tolerance"], groups=self.groups)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the weights of least norm: 0 in directions without an equation."""

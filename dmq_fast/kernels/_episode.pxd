@@ -66,6 +66,10 @@ cdef class Episode(Simulator):
     cdef inline double reward_at_end(self, Py_ssize_t h) noexcept nogil:
         return (self.paid[h] - self.low) / self.unit
 
+    # Whether the episode had ended before the present level. One that is over when it begins ends with its first step.
+    cdef inline bint is_over(self) noexcept nogil:
+        return self.env.ended != NULL and self.level > 0 and self._ended[0]
+
     cdef object explained(self)
     cdef int must_go_on(self) except -1
 

@@ -10,14 +10,21 @@ from dmq_fast.kernels._episode import Episode, Learner
 @disjoint_base
 class LinearQLearner(Learner):
     def __new__(
-        cls, episode: Episode, alpha: float, alpha_decay: float, epsilon: float, epsilon_decay: float
+        cls,
+        episode: Episode,
+        alpha: float,
+        alpha_decay: float,
+        epsilon: float,
+        epsilon_decay: float,
+        *,
+        groups: Sequence[int] | None = None,
     ) -> Self: ...
     @property
     def weights(self) -> NDArray[np.float64]: ...
 
 @disjoint_base
 class SpanLearner(Learner):
-    def __new__(cls, episode: Episode, tolerance: float) -> Self: ...
+    def __new__(cls, episode: Episode, tolerance: float, *, groups: Sequence[int] | None = None) -> Self: ...
     @property
     def n_conflicts(self) -> int: ...
     @property

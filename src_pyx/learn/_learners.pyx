@@ -28,9 +28,9 @@ from dmq_fast.kernels._validate import as_positive
 cdef class LinearQLearner(Learner):
     """Epsilon-greedy Q-learning: theta_h^a <- theta_h^a + alpha_e delta phi(s_h), after every step.
 
-    delta = r_h + max_b phi(s_{h+1})^T theta_{h+1}^b - phi(s_h)^T theta_h^a, without the maximum at the last level. In
-    episode e = 0, 1, ... the step size is alpha / (1 + e alpha_decay), and the probability of a uniform action
-    epsilon / (1 + e epsilon_decay).
+    delta = r_h + max_b phi(s_{h+1})^T theta_{h+1}^b - phi(s_h)^T theta_h^a, without the maximum at the last level. A
+    step changes theta of all levels that share its data, from the last to the first. In episode e = 0, 1, ... the step
+    size is alpha / (1 + e alpha_decay), and the probability of a uniform action epsilon / (1 + e epsilon_decay).
 
     Parameters
     ----------
@@ -39,21 +39,27 @@ cdef class LinearQLearner(Learner):
         In [0, 1].
     alpha_decay, epsilon_decay : float
         >= 0.
+    groups : sequence of int, optional
+        A label for each level; a step of one level is data for all levels of its label.
     """
 
     cdef double alpha, alpha_decay, epsilon, epsilon_decay
+    cdef Sharing sharing
     cdef object _theta, _before
     # (H, K, d) and (d,)
     cdef double* theta
     cdef double* before
 
-    def __cinit__(self, Episode episode not None, alpha, alpha_decay, epsilon, epsilon_decay):
+    def __cinit__(self, Episode episode not None, alpha, alpha_decay, epsilon, epsilon_decay, *, groups=None):
         self.alpha, self.epsilon = fraction("alpha", alpha), fraction("epsilon", epsilon)
         self.alpha_decay = as_positive("alpha_decay", alpha_decay, zero=True)
         self.epsilon_decay = as_positive("epsilon_decay", epsilon_decay, zero=True)
         self._theta = np.zeros((episode.horizon, episode.n_actions, episode.dimension))
         self._before = np.zeros(episode.dimension)
         self.theta, self.before = entries(self._theta), entries(self._before)
+        self.sharing = Sharing(groups, episode.horizon)
+        if self.sharing.shares:
+            self.work *= episode.horizon
 
     @property
     def weights(self):
@@ -62,29 +68,26 @@ cdef class LinearQLearner(Learner):
 
     cdef double score(self, Py_ssize_t h) noexcept nogil:
         # scores_a <- phi^T theta_h^a; returns the largest.
-        cdef Py_ssize_t a, i, d = self.episode.dimension
+        cdef Py_ssize_t a, d = self.episode.dimension
         cdef const double* theta = self.theta + h * self.episode.n_actions * d
         cdef double total, best = 0.0
         for a in range(self.episode.n_actions):
-            total = 0.0
-            for i in range(d):
-                total += theta[a * d + i] * self.episode.phi[i]
+            total = product(theta + a * d, self.episode.phi, d)
             self.episode.scores[a] = total
             if a == 0 or total > best:
                 best = total
         return best
 
     cdef bint play(self) noexcept nogil:
-        cdef Py_ssize_t h, a, i, d = self.episode.dimension
+        cdef Py_ssize_t h, a, d = self.episode.dimension, last = self.episode.horizon - 1
         cdef double alpha = self.alpha / (1.0 + self.n_episodes * self.alpha_decay)
         cdef double epsilon = self.epsilon / (1.0 + self.n_episodes * self.epsilon_decay)
         cdef double ahead, predicted
-        cdef double* theta
         cdef double[2] u
         if not self.episode.observe():
             return False
         self.score(0)
-        for h in range(self.episode.horizon):
+        for h in range(last + 1):
             self.episode.draw(u, 2)
             a = self.episode.pick()
             if a < 0:
@@ -95,15 +98,42 @@ cdef class LinearQLearner(Learner):
             memcpy(self.before, self.episode.phi, d * sizeof(double))
             if not self.episode.move(a):
                 return False
-            ahead = 0.0
-            if h < self.episode.horizon - 1:
-                if not self.episode.observe():
-                    return False
-                ahead = self.score(h + 1)
-            theta = self.theta + (h * self.episode.n_actions + a) * d
-            for i in range(d):
-                theta[i] += alpha * (self.episode.reward + ahead - predicted) * self.before[i]
+            if h < last and not self.episode.observe():
+                return False
+            if self.sharing.shares:
+                self.share(h, a, alpha)
+            ahead = self.score(h + 1) if h < last else 0.0
+            if not self.sharing.shares:
+                self.add(h, a, alpha * (self.episode.reward + ahead - predicted))
         return True
+
+    cdef void share(self, Py_ssize_t h, Py_ssize_t a, double alpha) noexcept nogil:
+        # The step of level h at all levels that learn from it. After the end, features are 0 and change nothing.
+        cdef Py_ssize_t k, i, data, place, last = self.episode.horizon - 1, d = self.episode.dimension
+        cdef double delta
+        for i in range(self.sharing.begin[h], self.sharing.begin[h + 1]):
+            data = self.sharing.entered[i]
+            for k in range(last, -1, -1):
+                if self.sharing.of[k] != data:
+                    continue
+                place = (k * self.episode.n_actions + a) * d
+                delta = self.episode.reward if k < last or h == last else self.episode.reward_at_end(h)
+                delta += self.score(k + 1) if k < last else 0.0
+                self.add(k, a, alpha * (delta - product(self.theta + place, self.before, d)))
+
+    cdef void add(self, Py_ssize_t h, Py_ssize_t a, double step) noexcept nogil:
+        cdef Py_ssize_t i, d = self.episode.dimension
+        cdef double* theta = self.theta + (h * self.episode.n_actions + a) * d
+        for i in range(d):
+            theta[i] += step * self.before[i]
+
+
+cdef inline double product(const double* x, const double* y, Py_ssize_t d) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double total = 0.0
+    for i in range(d):
+        total += x[i] * y[i]
+    return total
 
 
 cdef double fraction(str name, value) except -1.0:
@@ -126,6 +156,9 @@ cdef class SpanLearner(Learner):
         Of a deterministic environment: no step may depend on a uniform.
     tolerance : float
         > 0. Features at most so far from the known span count as in it.
+    groups : sequence of int, optional
+        A label for each level; a step of one level gives equations for all levels of its label at which the value of
+        the next state is known.
 
     Attributes
     ----------
@@ -135,18 +168,20 @@ cdef class SpanLearner(Learner):
 
     cdef readonly Py_ssize_t n_conflicts
     cdef double tolerance
-    cdef object _theta, _basis, _ranks, _record, _residual, _rewards, _actions
+    cdef Sharing sharing
+    cdef object _theta, _basis, _ranks, _record, _residual
     # theta (H, K, d), of least norm; orthonormal bases (H, K, d, d), of which `ranks` (H, K) rows are in use.
     cdef double* theta
     cdef double* basis
     cdef int64_t[:, ::1] ranks_
-    # Of the episode: features (H, d), rewards and actions (H,).
+    # Of the episode: features (H, d), rewards, those of steps that end the episode, and actions (H,).
     cdef double* record
     cdef double* residual
     cdef double[::1] rewards
+    cdef double[::1] at_end
     cdef int64_t[::1] actions
 
-    def __cinit__(self, Episode episode not None, tolerance):
+    def __cinit__(self, Episode episode not None, tolerance, *, groups=None):
         cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension
         self.tolerance = as_positive("tolerance", tolerance)
         self._theta, self._basis = np.zeros((horizon, n_actions, d)), np.zeros((horizon, n_actions, d, d))
@@ -154,8 +189,10 @@ cdef class SpanLearner(Learner):
         self._record, self._residual = np.zeros((horizon, d)), np.zeros(d)
         self.theta, self.basis = entries(self._theta), entries(self._basis)
         self.record, self.residual, self.ranks_ = entries(self._record), entries(self._residual), self._ranks
-        self.rewards, self.actions = np.zeros(horizon), np.zeros(horizon, dtype=np.int64)
-        self.work = 4 * horizon * n_actions * d * d
+        self.rewards, self.at_end = np.zeros(horizon), np.zeros(horizon)
+        self.actions = np.zeros(horizon, dtype=np.int64)
+        self.sharing = Sharing(groups, horizon)
+        self.work = 4 * horizon * n_actions * d * d * (horizon if self.sharing.shares else 1)
 
     @property
     def weights(self):
@@ -196,12 +233,8 @@ cdef class SpanLearner(Learner):
         return self.predict(h, a, phi)
 
     cdef double predict(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        cdef Py_ssize_t i, d = self.episode.dimension
-        cdef const double* theta = self.theta + (h * self.episode.n_actions + a) * d
-        cdef double total = 0.0
-        for i in range(d):
-            total += theta[i] * phi[i]
-        return total
+        cdef Py_ssize_t d = self.episode.dimension
+        return product(self.theta + (h * self.episode.n_actions + a) * d, phi, d)
 
     cdef Py_ssize_t choose(self, Py_ssize_t h, const double* phi, double* value) noexcept nogil:
         # argmax_a sup Q_h(s, a), ties to the smallest.
@@ -230,27 +263,37 @@ cdef class SpanLearner(Learner):
         self.ranks_[h, a] += 1
 
     cdef bint play(self) noexcept nogil:
-        cdef Py_ssize_t h, d = self.episode.dimension
+        cdef Py_ssize_t h, k, i, last = self.episode.horizon - 1, d = self.episode.dimension
+        cdef bint over
         cdef double value = 0.0
-        cdef double* phi
-        for h in range(self.episode.horizon):
+        for h in range(last + 1):
             if not self.episode.observe():
                 return False
             memcpy(self.record + h * d, self.episode.phi, d * sizeof(double))
             self.actions[h] = self.choose(h, self.episode.phi, &value)
             if value != value or value == -INFINITY:
                 return self.episode.fail(SCORE, 0, value)
+            over = self.episode.is_over()
             if not self.episode.move(self.actions[h]):
                 return False
             self.rewards[h] = self.episode.reward
+            self.at_end[h] = 0.0 if over else self.episode.reward_at_end(h)
         # Backward: a new equation of a level may make the value known that the level before needs.
-        value = 0.0
-        for h in range(self.episode.horizon - 1, -1, -1):
-            phi = self.record + h * d
-            if value != INFINITY:
-                self.add(h, self.actions[h], phi, self.rewards[h] + value)
-            self.choose(h, phi, &value)
+        for k in range(last, -1, -1):
+            for h in range(last, -1, -1):
+                for i in range(self.sharing.begin[h], self.sharing.begin[h + 1]):
+                    if self.sharing.entered[i] == self.sharing.of[k]:
+                        self.learn(k, h)
         return True
+
+    cdef void learn(self, Py_ssize_t k, Py_ssize_t h) noexcept nogil:
+        # The equation at level k of the step of level h, if the value of what followed is known there.
+        cdef Py_ssize_t last = self.episode.horizon - 1, d = self.episode.dimension
+        cdef double value = 0.0, reward = self.at_end[h] if k == last and h < last else self.rewards[h]
+        if k < last:
+            self.choose(k + 1, self.record + (h + 1) * d, &value)
+        if value != INFINITY:
+            self.add(k, self.actions[h], self.record + h * d, reward + value)
 
 
 cdef class TabularLearner(Learner):
