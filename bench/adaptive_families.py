@@ -1272,6 +1272,14 @@ def lever(horizon: int, chance: float, decoy: float) -> E.FiniteMDP:
     return E.FiniteMDP([P] * horizon, [R] * horizon, [np.eye(2, 1)] * horizon)
 
 
+def bet(horizon: int, chance: float, sure: float) -> E.FiniteMDP:
+    """One decision an episode: a bet that pays 1 with a chance, or what is sure; either ends the episode."""
+    P, R = np.zeros((2, 2, 2)), np.array([[chance, sure], [0.0, 0.0]])
+    P[:, :, 1] = 1
+    caps = [1.0] * horizon
+    return E.FiniteMDP([P] * horizon, [R] * horizon, [np.eye(2, 1)] * horizon, caps=caps)
+
+
 # The same at every level: their data are shared.
 SAME: dict[str, Callable[[int], Any]] = {
     "same-dense": same_table,
@@ -1279,6 +1287,7 @@ SAME: dict[str, Callable[[int], Any]] = {
     "same-wide": lambda s: same_table(s, 20, 3, 30, 0.05),
     "lever-.04": lambda s: lever(40, 0.04, 0.5),
     "lever-.02": lambda s: lever(60, 0.02, 0.6),
+    "bet-.3": lambda s: bet(20, 0.3, 0.2),
 }
 GROUPS = {
     "shipped": SHIPPED,

@@ -1,11 +1,11 @@
 """Episodes after which the policy of a self-stopping run is good, before it knows: columns of docs/which-algorithm.md.
 
     python bench/good_after.py [--seeds 5]
+    python bench/good_after.py --experiment same      # of docs/homogeneous.md
 
-The other algorithms of experiments/map.toml are measured so: at checkpoints the policy that would be returned is
-valued. It is good if its score, (V - V_uniform) / (V* - V_uniform), is 95 %, and good for good at the first checkpoint
-from which on all are.
-Here that policy is greedy on the newest estimates, and checkpoints lie 5 % apart.
+The other algorithms of experiments/map.toml and same.toml are measured so: at checkpoints the policy that would be
+returned is valued. It is good if its score, (V - V_uniform) / (V* - V_uniform), is 95 %, and good for good at the first
+checkpoint from which on all are. Here that policy is greedy on the newest estimates, and checkpoints lie 5 % apart.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ def main() -> None:
     """Print a row for each problem of the map and each mode."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument("--experiment", default="map", help="name of a file in bench/experiments; default: map")
+    options = parser.parse_args()
+    seeds = range(options.seeds)
     print("problem | mode | good after | good for good after | stops after\n---|---|---|---|---")
-    for cell in experiments.read(Path(__file__).parent / "experiments" / "map.toml").cells:
+    for cell in experiments.read(Path(__file__).parent / "experiments" / f"{options.experiment}.toml").cells:
         if cell.algorithm == "self-stopping":
             problem = next(name for name in REGISTERED[cell.environment] if fits(name, cell))
             mode = cell.algorithm_parameters["mode"]

@@ -1,8 +1,10 @@
-"""Which algorithm when: tables and a picture from a sweep of ``experiments/map.toml`` in the directory DIR.
+"""Which algorithm when: tables and a picture from a sweep of ``experiments/map.toml`` or ``same.toml`` in DIR.
 
     python bench/map.py DIR
+    python bench/map.py DIR --figure same.png
 
-Writes bench/figures/map.png, and prints, for every problem and form of an algorithm,
+Writes a picture to bench/figures, and prints, for every problem and form of an algorithm, "shared" where levels share
+data,
 
 - the episodes until solved of the setting that was best on the seeds 5 to 9, on the seeds 0 to 4: until it stops, of an
   algorithm that stops by itself, and until it is good, of all others;
@@ -40,15 +42,21 @@ Row = Mapping[str, Any]
 Cells = dict[tuple[str, str, str], list[Row]]
 
 EPSILON = 0.05
-FIGURE = Path(__file__).parent / "figures" / "map.png"
+FIGURES = Path(__file__).parent / "figures"
 REPORTED = range(5)
 
 SELF, QUICK, FRUGAL = "DMQ", "DMQ, quick", "DMQ, frugal N = 100"
-FORMS = (
-    SELF, QUICK, FRUGAL, "LSVI-UCB", "LSVI-UCB, clipped", "LSVI-UCB, steps", "LSVI-UCB, clipped, steps", "RLSVI",
-    "RLSVI, clipped", "UCB-Q", "UCB-Q, steps", "BPI-UCBVI", "OPPO", "ε-greedy Q", "uniform",
+BY_LEVEL = (
+    "LSVI-UCB", "LSVI-UCB, clipped", "LSVI-UCB, steps", "LSVI-UCB, clipped, steps", "RLSVI", "RLSVI, clipped", "UCB-Q",
+    "UCB-Q, steps", "BPI-UCBVI", "OPPO",
 )  # fmt: skip
-STOPPING = (SELF, QUICK, FRUGAL, "BPI-UCBVI")
+SHARED = ", shared"
+FORMS = (
+    *(SELF, QUICK, FRUGAL),
+    *(form + shared for form in BY_LEVEL for shared in ("", SHARED)),
+    *("ε-greedy Q", "uniform"),
+)
+STOPPING = (SELF, QUICK, FRUGAL, "BPI-UCBVI", "BPI-UCBVI" + SHARED)
 
 PROBLEMS: dict[str, Callable[[Row], bool]] = {
     "lock 20": lambda e: e["horizon"] == 20,
@@ -68,6 +76,10 @@ PROBLEMS: dict[str, Callable[[Row], bool]] = {
     "linear Q*, off by .2": lambda e: e["size"] == 0.2,
     "lock 10, off by .05": lambda e: e["size"] == 0.05,
     "lock 10, off by .2": lambda e: e["size"] == 0.2,
+    "random, dense": lambda e: e["paying"] == 0.5 and e["n_states"] == 10,
+    "random, few rewards": lambda e: e["paying"] == 0.1,
+    "random, 3 successors": lambda e: e["n_states"] == 20,
+    "FrozenLake 4 × 4": lambda e: True,
 }
 REGISTERED = {
     "lock": ("lock 20", "noisy lock 10", "rare lock 10"),
@@ -81,6 +93,8 @@ REGISTERED = {
     "mirage-lock": ("mirage lock", "mirage, 30 copies", "mirage, long"),
     "misspecification:perturbed_linear_q": ("linear Q*, off by .05", "linear Q*, off by .2"),
     "misspecification:perturbed_lock": ("lock 10, off by .05", "lock 10, off by .2"),
+    "same_tables:table": ("random, dense", "random, few rewards", "random, 3 successors"),
+    "gym:FrozenLake-v1": ("FrozenLake 4 × 4",),
 }
 
 
@@ -103,6 +117,8 @@ def form_of(row: Row) -> tuple[str, str]:
         form += ", clipped"
     if name in ("lsvi-ucb", "ucb-q") and given["optimism"] == "steps":
         form += ", steps"
+    if given.get("homogeneous", False) is not False:
+        form += SHARED
     signs = {"beta": "β", "ridge": "λ", "sigma": "σ", "c": "c", "c1": "c₁", "c2": "c₂", "alpha": "α"}
     return form, ", ".join(f"{sign} {given[key]:g}" for key, sign in signs.items() if given.get(key) is not None)
 
@@ -236,10 +252,10 @@ def works(rows: Iterable[Row]) -> bool:
     return bool(found) and sum(map(math.isinf, found)) <= 1
 
 
-def draw(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:
+def draw(cells: Cells, problems: Sequence[str], forms: Sequence[str], path: Path) -> None:
     """Draw settings against problems; the colour is the median of episodes until solved."""
     labels = [(form, setting) for form in forms for setting in dict.fromkeys(s for _, f, s in cells if f == form)]
-    labels = sorted(labels, key=lambda label: (forms.index(label[0]), [float(x) for x in numerals(label[1])]))
+    labels.sort(key=lambda label: (forms.index(label[0]), [float(x) for x in numerals(label[1])]))
     values = np.full((len(labels), len(problems)), np.nan)
     for i, (form, setting) in enumerate(labels):
         for j, problem in enumerate(problems):
@@ -262,7 +278,7 @@ def draw(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:
     bar.ax.tick_params(labelsize=7)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    figure.savefig(FIGURE, dpi=180)
+    figure.savefig(path, dpi=180)
 
 
 def numerals(setting: str) -> list[str]:
@@ -274,8 +290,10 @@ def main() -> None:
     """Print the tables and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", metavar="DIR")
+    parser.add_argument("--figure", default="map.png", help="name of the picture in bench/figures; default: map.png")
+    options = parser.parse_args()
     cells: Cells = defaultdict(list)
-    for row in load(parser.parse_args().directory):
+    for row in load(options.directory):
         cells[(problem_of(row), *form_of(row))].append(row)
     problems = [name for name in PROBLEMS if any(p == name for p, _, _ in cells)]
     forms = [form for form in FORMS if any(f == form for _, f, _ in cells)]
@@ -283,7 +301,7 @@ def main() -> None:
     print_stopping(cells, problems)
     print_breadth(cells, problems, forms)
     print_single(cells, problems, forms)
-    draw(cells, problems, forms)
+    draw(cells, problems, forms, FIGURES / options.figure)
 
 
 if __name__ == "__main__":
