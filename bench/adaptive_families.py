@@ -1274,10 +1274,10 @@ def lever(horizon: int, chance: float, decoy: float) -> E.FiniteMDP:
 
 def bet(horizon: int, chance: float, sure: float) -> E.FiniteMDP:
     """One decision an episode: a bet that pays 1 with a chance, or what is sure; either ends the episode."""
-    P, R = np.zeros((2, 2, 2)), np.array([[chance, sure], [0.0, 0.0]])
-    P[:, :, 1] = 1
-    caps = [1.0] * horizon
-    return E.FiniteMDP([P] * horizon, [R] * horizon, [np.eye(2, 1)] * horizon, caps=caps)
+    P, R = np.zeros((2, 3, 2, 3))
+    P[0, 0], P[0, 1], P[1:, :, 2] = [0, chance, 1 - chance], [0, 0, 1], 1
+    R[0, 0, 1], R[0, 1] = 1.0, sure
+    return E.FiniteMDP([P] * horizon, [R] * horizon, [np.eye(3, 1)] * horizon)
 
 
 # The same at every level: their data are shared.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -28,9 +29,10 @@ from dmq_fast.results.score import solves
 from dmq_fast.self_stopping import SelfStoppingRun
 
 
-def good_after(env: Any, mode: str, seed: int) -> tuple[float, float, int]:
+def good_after(env: Any, parameters: Mapping[str, Any], seed: int) -> tuple[float, float, int]:
     """Return the episodes until the policy is good, until it is good for good, and until the run stops."""
-    learner = dmq.SelfStopping(env, mode=mode, rng=seed)
+    chosen = {name: parameters[name] for name in ("mode", "homogeneous")}
+    learner = dmq.SelfStopping(env, **chosen, rng=seed)
     first, lasting, following = math.inf, math.inf, 1.0
 
     def look(*_: object) -> None:
@@ -44,7 +46,7 @@ def good_after(env: Any, mode: str, seed: int) -> tuple[float, float, int]:
         first = min(first, n if good else math.inf)
         lasting = min(lasting, n) if good else math.inf
 
-    run = SelfStoppingRun(learner.sampler, learner.aim, learner.stream, progress=look)
+    run = SelfStoppingRun(learner.sampler, learner.aim, learner.stream, progress=look, groups=learner.groups)
     stops = run.learn().n_episodes
     return first, lasting, stops
 
@@ -60,10 +62,13 @@ def main() -> None:
     for cell in experiments.read(Path(__file__).parent / "experiments" / f"{options.experiment}.toml").cells:
         if cell.algorithm == "self-stopping":
             problem = next(name for name in REGISTERED[cell.environment] if fits(name, cell))
-            mode = cell.algorithm_parameters["mode"]
-            runs = [good_after(make_environment(cell, seed), mode, seed) for seed in seeds]
+            parameters = cell.algorithm_parameters
+            runs = [good_after(make_environment(cell, seed), parameters, seed) for seed in seeds]
             medians = [median_low(column) for column in zip(*runs, strict=True)]
-            print(f"{problem} | {mode} | {' | '.join(f'{episodes:,.0f}' for episodes in medians)}", flush=True)
+            print(
+                f"{problem} | {parameters['mode']} | {' | '.join(f'{episodes:,.0f}' for episodes in medians)}",
+                flush=True,
+            )
 
 
 def fits(problem: str, cell: Any) -> bool:
