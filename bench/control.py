@@ -14,11 +14,11 @@ counts as episodes, steps or seconds. The mark:
 - Acrobot-v1: 100 steps in the mean (500 where it does not arrive);
 - LunarLander-v3: a return of 200 in the mean, Gymnasium's own mark.
 
-A trial ends when the mark is met, or when its budget is used up: 1,000 episodes, the Zoo's number of steps for DQN
-and PPO, or the CPU seconds. `dmq.learn` stops by itself: its
-mark is that of the policy it returns, and its episodes are all until it stops, those of its test included. Contestants
-and their settings are in control_learners.py. DQN and PPO need Stable-Baselines3 (``pip install stable-baselines3``),
-and are skipped without it; LunarLander-v3 needs ``pip install "gymnasium[box2d]"``.
+A trial ends when the mark is met, or when its budget is used up: 1,000 episodes, the Zoo's number of steps for DQN and
+PPO, or the CPU seconds. `dmq.learn` stops by itself: the policy it returns is judged once, and its episodes are all
+until it stops, with those of its test. Contestants and their settings are in control_learners.py. DQN and PPO need
+Stable-Baselines3 (``pip install stable-baselines3``), and are skipped without it; LunarLander-v3 needs
+``pip install "gymnasium[box2d]"``.
 
 With a file, every trial is written there when it ends, and not repeated if it is there already.
 """
@@ -111,7 +111,7 @@ class Judge:
         self.began = self.began or time.process_time()
         return Counted(gymnasium.make(self.id, disable_env_checker=True, **how), self.counts)
 
-    def look(self, policy: Policy) -> bool:
+    def look(self, policy: Policy, last: bool = False, hold: int = 1) -> bool:
         """Evaluate a policy; return whether the trial is over."""
         if self.run.met:
             return True
@@ -119,13 +119,13 @@ class Judge:
         seconds = now - self.began - self.paused
         self.looks += 1
         starts = np.random.SeedSequence([self.seed, self.looks, 2**32 - 1])
-        over = self.counts.episodes >= self.episodes or seconds >= self.budget
+        over = last or self.counts.episodes >= self.episodes or seconds >= self.budget
         first, second, third = starts.spawn(3)
-        mean, arrives = self.evaluate(policy, 20, first)
+        mean, arrives = self.evaluate(policy, 20, first, hold)
         if mean >= self.task.least - 0.1 * abs(self.task.least):
-            mean, arrives = self.evaluate(policy, 100, second)
+            mean, arrives = self.evaluate(policy, 100, second, hold)
         if self.passes(mean, arrives) or over:
-            mean, arrives = self.evaluate(policy, self.task.starts, third)
+            mean, arrives = self.evaluate(policy, self.task.starts, third, hold)
         self.run = Run(int(self.passes(mean, arrives)), self.counts.episodes, self.counts.steps, seconds, mean, arrives)
         self.paused += time.process_time() - now
         return bool(self.run.met) or over
@@ -134,22 +134,24 @@ class Judge:
         """Return whether an evaluation meets the mark."""
         return mean >= self.task.least and arrives >= self.task.arrives
 
-    def evaluate(self, policy: Policy, n: int, seeds: np.random.SeedSequence) -> tuple[float, float]:
+    def evaluate(self, policy: Policy, n: int, seeds: np.random.SeedSequence, hold: int = 1) -> tuple[float, float]:
         """Return the mean return of n episodes, and the share of those that ended before the limit."""
         envs = environments(self.id, n)
         drawn = seeds.generate_state(n).tolist()
         seen = np.array([env.reset(seed=seed % 2**31)[0] for env, seed in zip(envs, drawn, strict=True)])
-        returns, arrived, playing = np.zeros(n), 0, np.arange(n)
-        for level in range(self.limit):
-            actions = policy(level, seen[playing])
-            cut = np.zeros(len(playing), dtype=bool)
-            for place, (i, action) in enumerate(zip(playing.tolist(), actions.tolist(), strict=True)):
-                seen[i], reward, ended, cut_off, _ = envs[i].step(action)
+        returns, arrived, playing, actions = np.zeros(n), 0, np.arange(n), np.zeros(n, dtype=np.int64)
+        for step in range(self.limit):
+            if step % hold == 0:
+                actions[playing] = policy(step // hold, seen[playing])
+            going = []
+            for i, action in zip(playing.tolist(), actions[playing].tolist(), strict=True):
+                seen[i], reward, ended, cut, _ = envs[i].step(action)
                 returns[i] += float(reward)
                 arrived += ended
-                cut[place] = ended or cut_off
-            playing = playing[~cut]
-            if not len(playing):
+                if not (ended or cut):
+                    going.append(i)
+            playing = np.array(going, dtype=np.int64)
+            if not going:
                 break
         return float(returns.mean()), arrived / n
 

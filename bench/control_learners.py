@@ -4,7 +4,8 @@ Each is a function of a `Trial`: it learns in ``trial.env()``, and shows its gre
 often, until that says that the trial is over. Settings are those of the authors, or of the sources named at each; where
 they had to be chosen here, seeds from 1,000 on were used for that, which the tables do not show.
 
-A policy is a function of a level and observations (n, m) that returns actions (n,).
+A policy is a function of a level and observations (n, m) that returns actions (n,). A level is a step, unless actions
+are held.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ class Trial(Protocol):
     def env(self, **how: Any) -> Any:
         """Make the environment; its episodes and steps are counted."""
 
-    def look(self, policy: Policy) -> bool:
-        """Evaluate the policy, the clock stopped; return whether the trial is over: mark met, or budget used up."""
+    def look(self, policy: Policy, last: bool = False, hold: int = 1) -> bool:
+        """Evaluate the policy, the clock stopped; return whether the trial is over: mark met, budget used, or last.
+
+        An action is held for `hold` steps, which are a level.
+        """
 
 
 # ---- This package
@@ -52,8 +56,9 @@ class Trial(Protocol):
 
 def ours(trial: Trial) -> None:
     """`dmq.learn`, which stops by itself; its test episodes count."""
-    result = dmq.learn(trial.env, horizon=trial.limit, rng=trial.seed, max_trajectories=trial.episodes)
-    trial.look(lambda level, observations: np.asarray(result.policy.act_on(level, observations)))
+    result = dmq.learn(trial.env, rng=trial.seed, max_trajectories=trial.episodes)
+    hold = -(-trial.limit // len(result.policy.rules))
+    trial.look(lambda level, seen: np.asarray(result.policy.act_on(level, seen)), last=True, hold=hold)
 
 
 # ---- Tiles
@@ -121,6 +126,8 @@ class Sarsa(NamedTuple):
     trace: float = 0.9
     epsilon: float = 0.0
     discount: float = 1.0
+    failure: bool = False
+    """Whether a step earns -1 where the episode ends, else 0, instead of the environment's rewards."""
     every: int = 10
     """Episodes between two looks."""
 
@@ -138,8 +145,9 @@ SARSA = {
         ),
         0.2,
     ),
-    # No author has one for 500 steps: chosen here.
-    "CartPole-v1": Sarsa(lambda: Tiles(CART, [((0, 1, 2, 3), 6, 16)]), 0.5),
+    # Rewards as in Barto, Sutton and Anderson (1983), -1 for a failure: with 1 a step, Q = 0 is no optimism. No author
+    # has tiles for 500 steps: chosen here, with the step size of the acrobot.
+    "CartPole-v1": Sarsa(lambda: Tiles(CART, [(ALL, 6, 16)]), 0.2, discount=0.99, failure=True),
 }
 
 
@@ -151,7 +159,7 @@ def sarsa(trial: Trial) -> None:
     setting = SARSA[trial.id]
     env, rng, tiles = trial.env(), np.random.default_rng(trial.seed), setting.tiles()
     k = int(env.action_space.n)
-    weights, traces = np.zeros((k, tiles.dimension)), np.zeros((k, tiles.dimension))
+    weights, traces, change = np.zeros((3, k, tiles.dimension))
     step, decay = setting.alpha / tiles.active, setting.discount * setting.trace
 
     def choose(columns: NDArray[np.int64]) -> tuple[int, float]:
@@ -173,12 +181,12 @@ def sarsa(trial: Trial) -> None:
             traces *= decay
             traces[:, columns] = 0.0
             traces[action, columns] = 1.0
-            error = float(reward) - value
+            error = (-float(ended) if setting.failure else float(reward)) - value
             if not ended:
                 after = tiles(observation[None])[0]
                 following, ahead = choose(after)
                 error += setting.discount * ahead
-            weights += step * error * traces
+            weights += np.multiply(traces, step * error, out=change)
             if not ended:
                 columns, action = after, following
                 value = float(weights[action, columns].sum())
@@ -379,17 +387,19 @@ def network(trial: Trial, name: str, settings: dict[str, Any], every: int) -> No
     class Looks(BaseCallback):
         """Show the policy each `every` steps."""
 
-        due = every
+        due, over = every, False
 
         def _on_step(self) -> bool:
-            if self.num_timesteps < self.due:
-                return True
-            self.due += every
-            return not trial.look(policy)
+            if self.num_timesteps >= self.due:
+                self.due += every
+                self.over = trial.look(policy)
+            return not self.over
 
     model = getattr(stable_baselines3, name)("MlpPolicy", env, seed=trial.seed, device="cpu", **given)
-    model.learn(steps, callback=Looks())
-    trial.look(policy)
+    looks = Looks()
+    model.learn(steps, callback=looks)
+    if not looks.over:
+        trial.look(policy, last=True)
 
 
 def falling(value: Any) -> Any:
