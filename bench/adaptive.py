@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from adaptive_families import FAMILIES, GROUPS
+from adaptive_families import DECLARED, FAMILIES, GROUPS
 from common import Store
 from scipy.stats import binomtest
 
@@ -45,12 +45,17 @@ class Run(NamedTuple):
 
 
 def run(
-    env: Any, seed: int, *, mode: str = "strict", delta: float = DELTA, tuning: Tuning = TUNING, by_level: bool = False
+    env: Any,
+    seed: int,
+    *,
+    mode: str = "strict",
+    delta: float = DELTA,
+    tuning: Tuning = TUNING,
+    same: bool | str = "auto",
 ) -> Run:
-    """Run once, and value the policy."""
+    """Run once, and value the policy; `same` says whether the environment is the same at every level."""
     began = time.process_time()
     # Without an epsilon it is 0.05 in the range (0, 1), and "5%" in any other.
-    same = False if by_level else "auto"
     learner = dmq.SelfStopping(env, None, delta, mode=mode, homogeneous=same, tuning=tuning, rng=seed)
     result = learner.learn(max_trajectories=10**6)
     seconds = time.process_time() - began
@@ -95,7 +100,8 @@ def main() -> None:
             def one(seed: int, name: str = name, mode: str = mode) -> Run:
                 """Run a family, if the file has not."""
                 key = name, mode, seed, options.delta
-                how = {"mode": mode, "delta": options.delta, "by_level": options.by_level}
+                same = False if options.by_level else True if name in DECLARED else "auto"
+                how = {"mode": mode, "delta": options.delta, "same": same}
                 return store.run(key, lambda: run(FAMILIES[name](seed), seed, **how))
 
             runs = [one(seed) for seed in seeds]

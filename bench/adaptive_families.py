@@ -1280,6 +1280,88 @@ def bet(horizon: int, chance: float, sure: float) -> E.FiniteMDP:
     return E.FiniteMDP([P] * horizon, [R] * horizon, [np.eye(3, 1)] * horizon)
 
 
+def repeated(P: Any, R: Any, horizon: int, **arguments: Any) -> E.FiniteMDP:
+    """Return a table with transitions (S, K, S) and rewards (S, K) at every level; the last state has ended."""
+    features = np.eye(len(R), len(R) - 1)
+    return E.FiniteMDP([P] * horizon, [R] * horizon, [features] * horizon, **arguments)
+
+
+def door(seed: int, chance: float, decoy: float, again: bool, depth: int = 3, horizon: int = 12) -> E.FiniteMDP:
+    """A door that opens with a chance, to a lock that pays 1; else the episode ends, or one may knock `again`."""
+    rng, n_actions, ended = np.random.default_rng([29, seed]), 3, depth + 1
+    P, R = np.zeros((depth + 2, n_actions, depth + 2)), np.zeros((depth + 2, n_actions))
+    P[..., ended] = 1.0
+    knock, leave = rng.permutation(n_actions)[:2]
+    P[0, knock] = 0.0
+    P[0, knock, 1], P[0, knock, 0 if again else ended] = chance, 1.0 - chance
+    R[0, leave] = decoy
+    for state, action in enumerate(rng.integers(n_actions, size=depth), 1):
+        P[state, action] = 0.0
+        P[state, action, state + 1] = 1.0
+        R[state, action] = float(state == depth)
+    return repeated(P, R, horizon, value_range=(0.0, 1.0))
+
+
+def stages(seed: int, chances: Sequence[float], decoy: float, horizon: int = 8) -> E.FiniteMDP:
+    """Gambles one after the other, by one of three actions each; who wins all is paid 1; leaving pays the decoy."""
+    rng, n_actions, ended = np.random.default_rng([30, seed]), 3, len(chances)
+    P, R = np.zeros((ended + 1, n_actions, ended + 1)), np.zeros((ended + 1, n_actions))
+    P[..., ended] = 1.0
+    for state, chance in enumerate(chances):
+        play, leave = rng.permutation(n_actions)[:2]
+        P[state, play] = 0.0
+        P[state, play, ended] = 1.0 - chance
+        if state + 1 < ended:
+            P[state, play, state + 1] = chance
+        else:
+            P[state, play, ended], R[state, play] = 1.0, chance
+        R[state, leave] = decoy if state == 0 else 0.0
+    return repeated(P, R, horizon, value_range=(0.0, 1.0))
+
+
+def timed_lock(seed: int, horizon: int = 10) -> E.FiniteMDP:
+    """Two states; the right action depends on the level."""
+    P, R = np.zeros((horizon, 2, 3, 2)), np.zeros((horizon, 2, 3))
+    P[:, :, :, 1] = 1
+    key = np.random.default_rng(seed).integers(3, size=horizon)
+    P[np.arange(horizon), 0, key] = 1, 0
+    R[-1, 0, key[-1]] = 1
+    return E.FiniteMDP(P[:-1], R, [np.eye(2)] * horizon)
+
+
+def late_door(seed: int, horizon: int = 20, opens: int = 12) -> E.FiniteMDP:
+    """Leaving pays .3, and .8 from a level on; waiting costs nothing."""
+    P = np.zeros((2, 2, 2))
+    P[0, 0, 0] = P[0, 1, 1] = P[1, 0, 1] = P[1, 1, 1] = 1
+    R = [np.array([[0, 0.3 if level < opens else 0.8], [0, 0]]) for level in range(horizon)]
+    return E.FiniteMDP([P] * (horizon - 1), R, [np.eye(2, 1)] * horizon)
+
+
+def two_tables(seed: int, horizon: int = 20, n_states: int = 6) -> E.FiniteMDP:
+    """One random table in the first half, another in the second."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(n_states, 0.3), size=(2, n_states, 2))
+    R = (rng.random((2, n_states, 2)) < 0.3) * rng.random((2, n_states, 2)) / horizon
+    half = [int(2 * level >= horizon) for level in range(horizon)]
+    return E.FiniteMDP([P[i] for i in half[:-1]], [R[i] for i in half], [np.eye(n_states)] * horizon)
+
+
+def fuel(seed: int, horizon: int = 20, lasts: int = 8) -> E.FiniteMDP:
+    """A tank that lasts some steps, which no feature shows: one machine needs it, the other pays less."""
+    P, pays = np.ones((1, 2, 1)), np.random.default_rng(seed).permutation(2)
+    R = [np.array([[0.6, 1.0] if level < lasts else [0.6, 0.0]])[:, pays] / horizon for level in range(horizon)]
+    return E.FiniteMDP([P] * (horizon - 1), R, [np.ones((1, 1))] * horizon, value_range=(0.0, 1.0))
+
+
+def late_room(seed: int, horizon: int = 20, opens: int = 12) -> E.FiniteMDP:
+    """A room that ends the episode: in it one action pays .8, but from a level on only; leaving pays .3."""
+    P = np.zeros((3, 3, 3))
+    P[0, 0, 0] = P[0, 1, 1] = P[0, 2, 2] = 1
+    P[1:, :, 2] = 1
+    R = [np.array([[0, 0, 0.3], [0, 0.8 if level >= opens else 0.0, 0], [0, 0, 0]]) for level in range(horizon)]
+    return E.FiniteMDP([P] * (horizon - 1), R, [np.eye(3, 2)] * horizon)
+
+
 # The same at every level: their data are shared.
 SAME: dict[str, Callable[[int], Any]] = {
     "same-dense": same_table,
@@ -1288,6 +1370,20 @@ SAME: dict[str, Callable[[int], Any]] = {
     "lever-.04": lambda s: lever(40, 0.04, 0.5),
     "lever-.02": lambda s: lever(60, 0.02, 0.6),
     "bet-.3": lambda s: bet(20, 0.3, 0.2),
+    "door-.7": lambda s: door(s, 0.7, 0.6, again=False),
+    "door-.3": lambda s: door(s, 0.3, 0.22, again=False),
+    "knock-.15": lambda s: door(s, 0.15, 0.55, again=True),
+    "stages-2": lambda s: stages(s, [0.8, 0.7], 0.48),
+    "stages-3": lambda s: stages(s, [0.9, 0.8, 0.6], 0.34),
+    "river-swim-100": lambda s: E.river_swim(6, 100),
+}
+# Declared the same at every level, but not so. What differs in late-room is where nothing was seen.
+DECLARED: dict[str, Callable[[int], Any]] = {
+    "timed-lock": timed_lock,
+    "late-door": late_door,
+    "two-tables": two_tables,
+    "fuel": fuel,
+    "late-room": late_room,
 }
 GROUPS = {
     "shipped": SHIPPED,
@@ -1299,5 +1395,6 @@ GROUPS = {
     "frozen": FROZEN,
     "noisy": NOISY,
     "same": SAME,
+    "declared": DECLARED,
 }
 FAMILIES = {name: make for group in GROUPS.values() for name, make in group.items()}

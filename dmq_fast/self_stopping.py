@@ -199,11 +199,11 @@ class SelfStoppingRun:
         self.pursue(self.aim.tightened(BELOW * most))
         return False
 
-    def plan(self, impatience: float = 0.0) -> None:
-        """Make the backward pass for F and W on all episodes so far."""
+    def plan(self, impatience: float = 0.0, share: float = 1.0) -> None:
+        """Make the backward pass for F and W on all episodes so far, to explore down to a share of epsilon."""
         self.follow_returns()
         self.part_with_many_rows()
-        self.upside, residual = self.planner.plan(self.floor, impatience, self.enough())
+        self.upside, residual = self.planner.plan(self.floor, impatience, share * self.enough())
         self.noisy = self.noisy or residual > self.tuning.noise * self.aim.epsilon / self.planner.horizon
         self.report(self.upside)
 
@@ -291,7 +291,7 @@ class SelfStoppingRun:
         size = self.aim.test_size(max(1, self.duels.tests))
         while self.upside > FINER * self.aim.epsilon and self.ledger.trajectories["explore"] < size:
             self.episodes.play("explore", self.between_plans())
-            self.plan()
+            self.plan(share=FINER)
 
     # ---- 2. Noise
 

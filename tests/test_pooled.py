@@ -379,6 +379,21 @@ def test_an_episode_looks_at_all_that_may_hide_an_outcome():
     assert set(np.bincount(planner.recorded(np.arange(1))[1][0], minlength=4)) <= {9, 10, 11}
 
 
+def test_a_plan_that_closes_has_looked_at_all_claims():
+    """Where few claims are looked at again the upside is at most that of all, if it is within `enough`."""
+    rng, planner = np.random.default_rng(0), OptimisticPlanner(8, 2, 4, 1e-12, 3.0, [0] * 8)
+    closed = 0
+    for _ in range(40):
+        rows, actions = np.eye(5, 4)[rng.integers(5, size=8)], rng.integers(2, size=8)
+        planner.add(rows, actions, 0.05 * actions * rows[:, 0])
+        few = planner.plan(0.01, 0.0, 0.3)
+        if few[0] <= 0.3:
+            closed += 1
+            assert few == planner.plan(0.01)
+            assert few == planner.plan(0.01, 0.0, 0.3)  # nothing came since
+    assert 0 < closed < 40
+
+
 def test_labels_are_checked():
     for labels in ([0, 0], [0.0, 1.0, 2.0], "abc", [[0], [0], [0]]):
         with pytest.raises(ValueError, match="groups"):

@@ -55,7 +55,8 @@ class Tuning:
         COST, episodes. The same where levels share their data, and episodes plan again on their way.
     large_table : int, default 20000000
         COST, levels times pairs squared. Where levels share the data of a larger table, exploration looks at outcomes
-        hidden at one visit first, and at those hidden at every visit in the end.
+        hidden at one visit first, then at those hidden at every visit where a pair was visited often since the last
+        look, and at all of them in the end.
     most_values : int, default 2000000
         COST, levels times pairs. Where levels share data, each has values of all rows. If rows hardly ever repeat that
         is too much, so beyond it every level gets data of its own.

@@ -112,6 +112,12 @@ cdef enum:
 # After a pair whose leverage was larger at the plan, and halves, the plan is made again: it was tried a few times.
 cdef double UNSETTLED = 0.2
 
+# The claims that a plan looks at again: none, those of pairs whose leverage has halved since the last look, or all.
+cdef enum:
+    NO_CLAIMS = 0
+    OLD_CLAIMS = 1
+    ALL_CLAIMS = 2
+
 # Pairs whose hidden outcomes are looked at together; and steps between two plans in an episode where plans take long.
 cdef enum:
     TOGETHER = 32
@@ -171,12 +177,13 @@ cdef struct State:
     double reach
     Py_ssize_t greedy
 
-# What is kept of a pair, row K + action, for all levels that share data: the leverage now and at the last plan, b
-# before the floor, the sum of rewards, the number of steps and the last of its moves. In a refit the weight of its
-# episodes, and these times normal numbers.
+# What is kept of a pair, row K + action, for all levels that share data: the leverage now, at the last plan, and when
+# its claims were last looked at (0: never); b before the floor, the sum of rewards, the number of steps and the last of
+# its moves. In a refit the weight of its episodes, and these times normal numbers.
 cdef struct Tried:
     double leverage
     double planned
+    double claimed
     double chance
     double earned
     double count
@@ -364,6 +371,10 @@ cdef class OptimisticPlanner:
     cdef bint outdated
     cdef Py_ssize_t planned_at
     cdef Py_ssize_t spacing
+    # Which claims plans look at, whether all are those of the present data, and for which floor.
+    cdef int claims
+    cdef bint looked
+    cdef double looked_floor
     # Of the last plan: impatience, and the L of the raise. (2, room, TOGETHER) values of rows, one column for each pair
     # that may hide an outcome.
     cdef double lost_share
@@ -512,7 +523,7 @@ cdef class OptimisticPlanner:
             self.forget()
             self.label(labels)
             self.room = self.n_episodes = self.n_records = 0
-            self.planned = self.raised = False
+            self.planned = self.raised = self.looked = False
             for h in range(self.horizon):
                 self.levels[h].worst, self.levels[h].best = INFINITY, -INFINITY
         finally:
@@ -675,7 +686,7 @@ cdef class OptimisticPlanner:
         self.begin_work()
         self.low, self.width, self.guess = least, unit, guess
         self.end_worth = -least / unit if self.pooled else 0.0
-        self.planned = self.gathered = False
+        self.planned = self.gathered = self.looked = False
         for h in range(self.horizon):
             self.levels[h].top = given[h]
         with nogil:
@@ -690,7 +701,7 @@ cdef class OptimisticPlanner:
         for i in range(self.n_data):
             data = self.data + i
             for p in range(data.rows.seen.n * self.n_actions):
-                data.tried[p].earned = data.tried[p].count = 0.0
+                data.tried[p].earned = data.tried[p].count = data.tried[p].claimed = 0.0
             for t in range(data.moved.n):
                 clear_move(data.moves + t)
         for h in range(self.horizon):
@@ -906,7 +917,7 @@ cdef class OptimisticPlanner:
     cdef bint open(self) noexcept nogil:
         # Room for an episode.
         cdef Py_ssize_t h, room
-        self.planned, self.gathered, self.collected = False, False, 0.0
+        self.planned, self.gathered, self.looked, self.collected = False, False, False, 0.0
         self.outdated, self.planned_at = False, 0
         if self.n_episodes == self.room:
             room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
@@ -1143,9 +1154,10 @@ cdef class OptimisticPlanner:
             outcomes are looked for first; W then bounds values only up to this share a level.
         enough : float, default 0
             >= 0. Where levels share data, pairs that hide an outcome whenever they are met are looked at only if one
-            that is met once an episode adds at most so much: what W is then too small by does not matter yet. And
-            episodes plan less often on their way, as such plans take long: 5 steps apart, or not at all once all
-            visits are looked at.
+            that is met once an episode adds at most so much: what W is then too small by does not matter yet. Then
+            those are looked at again that were visited so often since the last look that their leverage has halved,
+            and all of them if the others add at most so much. And episodes plan less often on their way, as such plans
+            take long: 5 steps apart, or not at all once all visits are looked at.
 
         Returns
         -------
@@ -1165,12 +1177,16 @@ cdef class OptimisticPlanner:
         with nogil:
             self.floor, self.lost_share, self.raised = least, lost, False
             self.repeats, self.spacing = most == 0.0, 1 if most == 0.0 else SPACING
+            self.claims = ALL_CLAIMS if most == 0.0 else NO_CLAIMS
             residual = self.replan(0)
             upside = self.upside_at_start()
-            if not self.repeats and upside <= most and self.pooled and self.rows_of.table:
-                self.repeats, self.spacing = True, self.horizon
-                residual = self.replan(0)
-                upside = self.upside_at_start()
+            if not self.repeats and self.pooled and self.rows_of.table:
+                while self.claims < ALL_CLAIMS and upside <= most:
+                    self.repeats, self.spacing, self.claims = True, self.horizon, self.claims + 1
+                    residual = self.replan(0)
+                    upside = self.upside_at_start()
+                # Not before the next plan: what a piece of episodes finds does not depend on where it was cut.
+                self.claims = NO_CLAIMS
         self.planned = True
         self.busy = False
         return upside, residual
@@ -1223,8 +1239,10 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t i, p
         cdef double residual
         self.inherit()
-        if self.repeats and self.pooled and self.rows_of.table:
-            self.look_alone(first, False)
+        if self.repeats and self.pooled and self.rows_of.table and self.claims > NO_CLAIMS:
+            if not (self.looked and self.looked_floor == self.floor):
+                self.look_alone(first, False)
+                self.looked, self.looked_floor = first == 0 and self.claims == ALL_CLAIMS, self.floor
         residual = self.backward(NULL, self.theta, self.omega, NULL, 0.0, self.lost_share, first)
         for i in range(self.n_data if self.pooled else 0):
             for p in range(self.data[i].rows.seen.n * self.n_actions):
@@ -1258,6 +1276,8 @@ cdef class OptimisticPlanner:
                 if self.has_claim(data, p, rare):
                     pairs[n] = p
                     n += 1
+                    if not rare:
+                        data.tried[p].claimed = data.tried[p].leverage
                 if n == TOGETHER or (n > 0 and p == size - 1):
                     self.look_together(first, data, pairs, n, rare)
                     n = 0
@@ -1265,8 +1285,11 @@ cdef class OptimisticPlanner:
     cdef bint has_claim(self, const Data* data, Py_ssize_t p, bint rare) noexcept nogil:
         # Whether a pair of shared data may be worth more by itself than it looks.
         cdef Py_ssize_t h
+        cdef const Tried* tried = data.tried + p
         if not rare:
-            return data.tried[p].count > 0.0 and data.tried[p].chance >= self.floor
+            return tried.count > 0.0 and tried.chance >= self.floor and (
+                self.claims == ALL_CLAIMS or not tried.leverage >= 0.5 * tried.claimed or tried.claimed == 0.0
+            )
         for h in range(self.horizon):
             if self.levels[h].pairs[p].raised > 0.0 and self.speaks_for(data, self.levels + h):
                 return True
