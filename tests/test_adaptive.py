@@ -855,7 +855,7 @@ def test_equal_returns_are_reported_while_nothing_is_tested():
         ({"epsilon": 1.0}, "epsilon: expected a number in"),
         ({"delta": 0.0}, "delta"),
         ({"p_min": 1.5}, "p_min: expected a number in"),
-        ({"mode": "fast"}, "mode: expected one of strict, quick, many, got 'fast'"),
+        ({"mode": "fast"}, "mode: expected one of auto, strict, quick, many, tested, got 'fast'"),
         ({"tuning": {"margin": 1.5}}, "tuning: expected a Tuning"),
         ({"env": FlowSampler(LOCK)}, "a sampler that shows trajectories"),
     ],

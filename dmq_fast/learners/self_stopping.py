@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from dmq_fast._support.checks import one_of
 from dmq_fast.engine.learner import Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
@@ -18,7 +19,7 @@ from dmq_fast.results.result import SelfStoppingResult
 from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers import Sampler, check_shown
 from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun, repeats
-from dmq_fast.stopping.aim import TESTED, Aim
+from dmq_fast.stopping.aim import MODES, TESTED, Aim
 from dmq_fast.stopping.tuning import TUNING, Tuning
 from dmq_fast.tested import TestedRun
 
@@ -120,7 +121,7 @@ class SelfStopping(Learner[SelfStoppingResult]):
         if epsilon is None:
             epsilon = 0.05 if rewards.known and (rewards.low, rewards.high) == (0.0, 1.0) else "5%"
         width = rewards.width if rewards.known else None
-        if isinstance(mode, str) and mode == AUTO:
+        if one_of("mode", mode, (AUTO, *MODES)) == AUTO:
             mode = "strict" if is_linear(self.sampler) else TESTED
         self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min, width=width).repeated(repeats(self.groups))
         self.tuning = as_tuning(tuning)
