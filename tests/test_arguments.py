@@ -42,6 +42,8 @@ READERS = {"as_floats", "as_numbers", "as_csr", "as_positive", "is_sparse"}
 C_NUMBERS = {"n", "deadline", "floor", "impatience"}
 # Integers that are read as C does too: a fraction loses what is behind its point.
 TRUNCATED = {("DelayedQLearner", "m"), ("Episode", "number")}
+# Those whose results are in float32 where their rows are (tests/test_ridge.py, tests/test_arms.py).
+SINGLE = {(name, method) for name in ("Ridge", "RidgeArms") for method in ("leverage", "predict", "upper")}
 CALLS = [(name, None) for name in FUNCTIONS if name not in READERS]
 CALLS += [(name, None) for name in KINDS if name not in MAKERS]
 CALLS += [(name, method) for name in KINDS for method in methods_of(getattr(kernels, name))]
@@ -182,6 +184,8 @@ def test_every_layout_gives_the_same_bits(name, method):
         before = {key: value.tobytes() for key, value in arrays.items()}
         for key, value in arrays.items():
             for layout, other in twins.layouts(value).items():
+                if (name, method) in SINGLE and getattr(other, "dtype", None) == np.float32:
+                    continue
                 if np.array_equal(np.asarray(other, dtype=np.float64), value):
                     assert Trial(name, method, seed).run(**{key: other})[:2] == expected, (seed, key, layout)
         for key, value in trial.arguments.items():
