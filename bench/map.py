@@ -271,7 +271,8 @@ def draw(cells: Cells, problems: Sequence[str], forms: Sequence[str], path: Path
         axes.axhline(i - 0.5, color="white", linewidth=2)
         if labels[i][1]:
             last = max(k for k, label in enumerate(labels) if label[0] == form)
-            axes.text(-0.27, 1 - ((i + last) / 2 + 0.5) / len(labels), form, transform=axes.transAxes, fontsize=7,
+            name = form.replace(", clipped", "\nclipped")
+            axes.text(-0.27, 1 - ((i + last) / 2 + 0.5) / len(labels), name, transform=axes.transAxes, fontsize=7,
                       ha="right", va="center")  # fmt: skip
     bar = figure.colorbar(image, ax=axes, shrink=0.4, pad=0.02)
     bar.set_label("median episodes until solved; grey: not solved", fontsize=7)
