@@ -93,7 +93,7 @@ def test_signatures_are_those_of_the_stubs():
             break  # the first of several overloads has all defaults
     assert compared > 45
     assert str(inspect.signature(kernels.LeastSquaresLearner)).endswith(
-        "*, optimism='flat', clipped=False, blocks=False)"
+        "*, optimism='flat', clipped=False, blocks=False, groups=None)"
     )
 
 
