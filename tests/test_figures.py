@@ -206,7 +206,6 @@ UNDRAWABLE = [
     ({"x": "shift", "log_x": True}, "log_x: expected positive values of shift, got 0"),
     ({"y": "loss", "log_y": True}, "log_y: expected some loss > 0, got none"),
     ({"rows": []}, "rows: expected at least one run, got none"),
-    ({"rows": [row()]}, "x: expected a parameter; none was swept"),
 ]
 
 
@@ -220,6 +219,51 @@ def test_what_cannot_be_drawn_is_refused():
         (lambda: intervals.wilson(0, 0), "n: expected at least 1, got 0"),
     ]
     refused((call, ValueError, words) for call, words in calls)
+
+
+def studied(**more):
+    """A study in which only one algorithm has a parameter that was swept."""
+    settings = [("dmq", {"n_samples": n}) for n in (10, 100)] + [("rlsvi", {"sigma": 0.03}), ("ocp", {})]
+    return [
+        row(seed, environment=env, algorithm=name, by=by, value=0.7 - 0.1 * i, spent=10**i * (seed + 1), **more)
+        for env in ("lock", "chain")
+        for i, (name, by) in enumerate(settings)
+        for seed in range(4)
+    ]
+
+
+def test_algorithms_are_compared_where_no_parameter_is_one_of_all():
+    shown = panels_of(studied(), y="score")
+    assert (shown.x, shown.categories) == ("algorithm", ["dmq, 10", "dmq, 100", "ocp", "rlsvi"])
+    assert [panel.title for panel in shown.panels] == ["chain", "lock"] and not shown.left_out
+    found = {line.name: [(p.x, p.runs) for p in line.points] for line in shown.panels[0].lines}
+    assert found == {"dmq": [(0, 4), (1, 4)], "ocp": [(2, 4)], "rlsvi": [(3, 4)]}
+    assert panels_of([row()]).x == "algorithm"
+    assert panels_of(studied(of={"horizon": 3}) + studied(of={"horizon": 4}), y="score").x == "horizon"
+    assert panels_of([one for one in studied() if one["algorithm"] == "dmq"]).x == "n_samples"
+    assert panels_of(studied(), "n_samples").left_out == ["16 runs without n_samples"]
+
+
+@pytest.mark.parametrize("y", ["score", "episodes", "success", "loss"])
+def test_algorithms_have_rows_with_names_points_and_bars(y):
+    rows = studied()
+    figure = against(rows, "algorithm", y)
+    figure.draw_without_rendering()
+    for axes, panel in zip(figure.axes, panels_of(rows, "algorithm", y).panels, strict=True):
+        assert [text.get_text().split(",")[0] for text in axes.get_yticklabels()] == ["dmq", "dmq", "ocp", "rlsvi"]
+        known = [p for line in panel.lines for p in line.points if math.isfinite(p.interval.middle)]
+        drawn = [line for line in axes.lines if line.get_markerfacecolor() != "none"]
+        assert sorted(line.get_ydata()[0] for line in drawn) == sorted(p.x for p in known)
+        assert sorted(line.get_xdata()[0] for line in drawn) == pytest.approx(sorted(p.interval.middle for p in known))
+    for text in texts(figure):
+        box = text.get_window_extent()
+        assert box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y0 >= -1 and box.y1 <= figure.bbox.y1 + 1
+
+
+def test_losses_of_which_there_are_none_are_not_below_0():
+    (axes,) = against(by_horizon(), "horizon", "loss").axes
+    low, high = axes.get_ylim()
+    assert high > 0 and low > -0.05 * high
 
 
 # How it is drawn

@@ -51,7 +51,9 @@ def add_figure_options(parser: ArgumentParser) -> None:
     add("--figures", type=full_path, metavar="OUT", help="write figures to the directory OUT")
     add("--format", metavar="LIST", help=f"formats, some of {','.join(FORMATS)}; default: pdf")
     add("--width", metavar="one|two|INCHES", help="width of the figures, one or two columns; default: one")
-    add("--x", metavar="PARAM", help="the parameter on the abscissa; default: the first that was swept")
+    add("--x", metavar="PARAM",
+        help="the parameter on the abscissa, or algorithm for a row for each of them; default: the first parameter that "
+        "was swept, of environments or of all algorithms, else algorithm")  # fmt: skip
     add(
         "--y",
         metavar="LIST",

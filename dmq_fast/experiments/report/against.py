@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.experiments.report.metrics import EPISODES, GOOD, PARTS, QUANTITIES
-from dmq_fast.experiments.report.panels import Line, Panel, Panels, Point, panels_of
+from dmq_fast.experiments.report.panels import ALGORITHM, Line, Panel, Panels, Point, panels_of
 from dmq_fast.plotting.axes import LETTER, add_legend, legend_height, longest, most_lines, shorten
 from dmq_fast.plotting.canvas import WIDTH, canvas
-from dmq_fast.plotting.style import LINE, MUTED, REFERENCE, plain
+from dmq_fast.plotting.style import FAINT, LINE, MUTED, REFERENCE, plain, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,8 +67,9 @@ def against(
     rows : iterable of mapping
         The rows that `experiments.load` returns.
     x : str, optional
-        A parameter of the environments or the algorithms, such as "horizon", or "algorithm.seed" where both have it. By
-        default the first that was swept. Its values may also be texts.
+        A parameter of the environments or the algorithms, such as "horizon", or "algorithm.seed" where both have it.
+        Its values may also be texts. Or "algorithm": a row for each algorithm and setting of it, with y along them. By
+        default the first parameter that was swept, of the environments or of all algorithms; else "algorithm".
     y : str, default "value"
         One of `metrics.QUANTITIES`. "value" and "seconds" are what they say, "loss" is V* - V, "score" is
         (V - V_uniform) / (V* - V_uniform), "shortfall" 1 - score, "success" the share of runs that solved their
@@ -102,7 +103,7 @@ def against(
     Raises
     ------
     ValueError
-        If an argument is out of range, no parameter was swept, or no run has both x and y.
+        If an argument is out of range, or no run has both x and y.
     """
     return plot(
         panels_of(rows, x, y, share=share, statistic=statistic, level=level, pool=pool),
@@ -119,6 +120,8 @@ def across_of(shown: Panels, width: float) -> int:
 
 def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None, width: float = WIDTH) -> Figure:
     """Plot panels side by side and below each other; see `against` for the arguments and errors."""
+    if shown.x == ALGORITHM:
+        return plot_algorithms(shown, log_y=log_y, width=width)
     panels = shown.panels
     across = across_of(shown, width)
     down, own = math.ceil(len(panels) / across), width / across
@@ -150,7 +153,7 @@ def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
                 plot_exponential(axes, panel.n_actions, numbers, low, high)
             set_ticks(axes, numbers, shown.categories, room)
             if powers:
-                label_powers(axes, low, high)
+                label_powers(axes.yaxis, low, high)
             elif shown.y in EPISODES:
                 shorten(axes.yaxis)
         for axes, title in zip(used, titles, strict=False):
@@ -164,6 +167,51 @@ def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
         figure.supxlabel(below, x=0.01, ha="left", fontsize=NOTE, color=MUTED, linespacing=1.2)
         add_legend(figure, looks, joined=not shown.categories)
     return figure
+
+
+def plot_algorithms(shown: Panels, *, log_y: bool | None, width: float) -> Figure:
+    """Plot panels below each other, with a row for each algorithm and setting: a point, and a bar for its interval."""
+    powers = spans_a_decade(shown) if log_y is None else log_y
+    names = [wrapped(name, 0.8 * width) for name in shown.categories]
+    rows = LINE * 1.25 * sum(name.count("\n") + 1.2 for name in names)
+    some = shown.panels if len(shown.panels) > 1 else []
+    titles = ["\n".join(textwrap.wrap(plain(panel.title), int(14 * width))) for panel in some]
+    below = note(shown, powers, width)
+    extra = 0.3 + 1.1 * LINE * most_lines(titles)
+    height = len(shown.panels) * (rows + extra) + 0.2 + 1.25 * NOTE / 72 * most_lines([below])
+    with canvas(width, height) as figure:
+        grid = figure.subplots(len(shown.panels), 1, squeeze=False, sharey=True)[:, 0]
+        for axes, panel in zip(grid, shown.panels, strict=True):
+            low, high = limits_of(panel, shown.y, powers)
+            axes.set(xscale="log" if powers else "linear", xlim=(low, high), ylim=(len(names) - 0.5, -0.5))
+            axes.hlines(range(len(names)), low, high, color=FAINT, linewidth=0.6, zorder=0)
+            for line in panel.lines:
+                plot_rows(axes, line, low, high)
+            axes.set_yticks(range(len(names)), names)
+            axes.tick_params(axis="y", length=0)
+            if powers:
+                label_powers(axes.xaxis, low, high)
+            elif shown.y in EPISODES:
+                shorten(axes.xaxis)
+        for axes, title in zip(grid, titles, strict=False):
+            axes.set_title(title)
+        grid[-1].set_xlabel(QUANTITIES[shown.y].label)
+        figure.supxlabel(below, x=0.01, ha="left", fontsize=NOTE, color=MUTED, linespacing=1.2)
+    return figure
+
+
+def plot_rows(axes: Axes, line: Line, low: float, high: float) -> None:
+    """Plot the points of an algorithm in their rows, with bars, and open markers where runs are unsolved."""
+    colour, marker, _ = line.look
+    for point in line.points:
+        middle, first, last = (min(max(end, low), high) for end in point.interval)
+        if math.isfinite(point.interval.low):
+            axes.hlines(point.x, first, last, color=colour, linewidth=1.4)
+        if math.isfinite(point.interval.middle):
+            axes.plot([middle], [point.x], color=colour, marker=marker, clip_on=False)
+        if point.unsolved:
+            axes.plot([point.spent], [point.x], linestyle="", marker=marker, markersize=4, markerfacecolor="none",
+                      markeredgecolor=colour, markeredgewidth=0.7, clip_on=False, in_layout=False)  # fmt: skip
 
 
 def points_of(panels: Iterable[Panel]) -> Iterator[Point]:
@@ -218,6 +266,8 @@ def limits_of(panel: Panel, y: str, powers: bool) -> tuple[float, float]:
         room = max(1.3, (max(positive) / min(positive)) ** 0.05)
         return min(positive) / (room if min(ends) > 0 else max(room, 3.0)), max(positive) * room
     low, high = min(ends, default=0.0), max(ends, default=1.0)
+    if low == high == 0.0:  # such as losses of which there are none
+        return -0.03, 1.0
     pad = 0.05 * (high - min(low, 0.0)) or 0.5
     return (-0.6 * pad if low >= 0 else low - pad), high + pad
 
@@ -289,14 +339,14 @@ def step_aside(shown: Panels, panel: Panel, room: float) -> float:
     return min(5.0, 0.8 * 72 * max(room, 0.5) / len(shown.categories) / len(panel.lines))
 
 
-def label_powers(axes: Axes, low: float, high: float) -> None:
-    """Label the powers of ten on a logarithmic ordinate; where fewer than two are in sight, 2 and 5 of each as well."""
+def label_powers(axis: Any, low: float, high: float) -> None:
+    """Label the powers of ten on a logarithmic axis; where fewer than two are in sight, 2 and 5 of each as well."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(NullFormatter())
     if math.floor(math.log10(high)) <= math.ceil(math.log10(low)):
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def category_texts(categories: Sequence[str], room: float) -> tuple[list[str], bool]:

@@ -25,7 +25,21 @@ from dmq_fast.experiments.report.metrics import (
 from dmq_fast.experiments.report.page import value_text
 from dmq_fast.plotting.style import Look, look
 
-__all__ = ["Line", "Panel", "Panels", "Point", "located", "measurable", "panels_of", "panels_of_cells", "swept"]
+__all__ = [
+    "ALGORITHM",
+    "Line",
+    "Panel",
+    "Panels",
+    "Point",
+    "located",
+    "measurable",
+    "panels_of",
+    "panels_of_cells",
+    "swept",
+]
+
+ALGORITHM = "algorithm"
+"""The x of a figure that compares algorithms, each with a row of its own."""
 
 PLACES = {"environment": "environment_parameters", "algorithm": "algorithm_parameters"}
 """The entries of rows that hold parameters, by the prefix that a name may have."""
@@ -129,7 +143,7 @@ def panels_of_cells(
     if statistic not in STATISTICS:
         raise ValueError(f"statistic: expected one of {', '.join(STATISTICS)}, got {statistic!r}")
     x, place, name = located(cells, x)
-    have_x = [cell for cell in cells if getattr(cell, place).get(name) is not None]
+    have_x = cells if x == ALGORITHM else [cell for cell in cells if getattr(cell, place).get(name) is not None]
     left_out = [missing(count(cells) - count(have_x), f"without {name}")]
     known = [(cell, measured(cell, y, share, judged(have_x))) for cell in have_x]
     failed = sum(int((np.isnan(numbers) & cell.numbers.failed).sum()) for cell, numbers in known)
@@ -140,16 +154,18 @@ def panels_of_cells(
     have_y = [cell for cell in have_x if id(cell) in measures]
     if not have_y:
         raise ValueError(f"rows: expected at least one run with {name} and {y}, got none")
-    values = [getattr(cell, place)[name] for cell in have_y]
-    categories = [] if all(map(is_number, values)) else ordered_texts(values)
+    label = labeller(have_y)
+    values = [label(cell) if x == ALGORITHM else getattr(cell, place)[name] for cell in have_y]
+    texts = list(dict.fromkeys(values)) if x == ALGORITHM else ordered_texts(values)
+    categories = [] if all(map(is_number, values)) else texts
     at = {
         id(cell): float(categories.index(value_text(own)) if categories else own)
         for cell, own in zip(have_y, values, strict=True)
     }
     # Without x, the cells of a line have equal parameters.
-    bare = [cell.without(place, name) for cell in have_y]
+    bare = list(have_y) if x == ALGORITHM else [cell.without(place, name) for cell in have_y]
     original = {id(one): cell for one, cell in zip(bare, have_y, strict=True)}
-    label = labeller(bare)
+    label = (lambda cell: cell.algorithm) if x == ALGORITHM else labeller(bare)
     looks = {text: look(i) for i, text in enumerate(dict.fromkeys(map(label, bare)))}
     panels: list[Panel] = []
     for title, here in [(pooled_title(bare), bare)] if pool else settings(bare):
@@ -190,9 +206,9 @@ def is_number(value: Any) -> bool:
 def located(cells: Sequence[CellRuns], x: str | None) -> tuple[str, str, str]:
     """Return x or its default, where cells have that parameter, and its name there; ValueError if none has it."""
     if x is None:
-        x = next(iter(swept(cells)), None)
-        if x is None:
-            raise ValueError("x: expected a parameter; none was swept")
+        x = next((name for name in swept(cells) if is_default(cells, name)), ALGORITHM)
+    if x == ALGORITHM:
+        return x, "", x
     prefix, dot, rest = x.partition(".")
     places = [PLACES[prefix]] if dot and prefix in PLACES else [*PLACES.values()]
     name = rest if dot and prefix in PLACES else x
@@ -207,6 +223,16 @@ def located(cells: Sequence[CellRuns], x: str | None) -> tuple[str, str, str]:
     if len(varying) > 1:
         raise ValueError(f"x: expected environment.{name} or algorithm.{name}, as both were swept, got {x!r}")
     return x, (varying or having)[0], name
+
+
+def is_default(cells: Sequence[CellRuns], name: str) -> bool:
+    """Return whether a parameter that was swept is one of the environments, or one that all algorithms have."""
+    place, dot, rest = name.partition(".")
+    if dot and place in PLACES:
+        return place == "environment" or all(cell.algorithm_parameters.get(rest) is not None for cell in cells)
+    return any(name in cell.environment_parameters for cell in cells) or all(
+        cell.algorithm_parameters.get(name) is not None for cell in cells
+    )
 
 
 def missing(n: int, why: str) -> str:

@@ -23,7 +23,7 @@ from dmq_fast.experiments.report.cells import CellRuns, cells_of, counted, label
 from dmq_fast.experiments.report.metrics import GOOD, PARTS, check_share
 from dmq_fast.experiments.report.numbers import curve_of
 from dmq_fast.experiments.report.page import Picture, code, definitions, gallery, grid, header, messages, page, section
-from dmq_fast.experiments.report.panels import located, measurable, panels_of_cells, swept
+from dmq_fast.experiments.report.panels import ALGORITHM, located, measurable, panels_of_cells, swept
 from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summary_of, table_of
 from dmq_fast.experiments.sweeps.store import versions_text
 from dmq_fast.plotting.canvas import WIDTH
@@ -231,6 +231,9 @@ def pictures_of(
                 yield picture._replace(title=f"{environment}: {picture.title}")
         if len({title for title, _ in settings(here)}) == 1:
             yield from curve_pictures(environment, here, width)
+        if not swept(here) and len({cell.algorithm for cell in here}) > 1:
+            for picture in pictures_of_quantities(here, ALGORITHM, width=width, share=share, **looks):
+                yield picture._replace(title=f"{environment}: {picture.title}")
 
 
 def quantity_pictures(
@@ -253,7 +256,8 @@ def pictures_of_quantities(
 ) -> Iterator[Picture]:
     """Yield the pictures of `quantity_pictures`, of cells."""
     x, place, name = located(cells, x)
-    known = measurable([cell for cell in cells if getattr(cell, place).get(name) is not None], share)
+    having = [cell for cell in cells if x == ALGORITHM or getattr(cell, place).get(name) is not None]
+    known = measurable(having, share)
     for y in wanted or [y for y in known if y not in PARTS]:
         shown = panels_of_cells(cells, x, y, share=share, **looks)
         yield Picture(plot(shown, log_x=log_x, log_y=log_y, width=width), f"{y} by {x}", "")
