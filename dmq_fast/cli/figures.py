@@ -52,7 +52,7 @@ def add_figure_options(parser: ArgumentParser) -> None:
     add("--format", metavar="LIST", help=f"formats, some of {','.join(FORMATS)}; default: pdf")
     add("--width", metavar="one|two|INCHES", help="width of the figures, one or two columns; default: one")
     add("--x", metavar="PARAM",
-        help="the parameter on the abscissa, or algorithm for a row for each of them; default: the first parameter that "
+        help="the parameter on the abscissa, or algorithm: a row for each of them; default: the first parameter that "
         "was swept, of environments or of all algorithms, else algorithm")  # fmt: skip
     add(
         "--y",
