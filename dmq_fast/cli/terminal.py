@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -160,12 +161,12 @@ class Signals:
     def __init__(self) -> None:
         self.received: list[int] = []
         self.spare = 0.0
-        self._again = False
+        self._again = self._dropping = False
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Handle signals in this block, which is a whole command; without effect outside the main thread."""
-        self.received, self.spare, self._again = [], 0.0, False
+        self.received, self.spare, self._again, self._dropping = [], 0.0, False, False
         if threading.current_thread() is not threading.main_thread():  # Python delivers no signals to it
             yield
             return
@@ -173,6 +174,8 @@ class Signals:
         ended = False
 
         def send_again() -> None:
+            while self._dropping:
+                time.sleep(0.001)
             if not ended:
                 self._again = True
                 signal.pthread_kill(main, self.received[0])
@@ -181,9 +184,12 @@ class Signals:
             if not (self.received and issubclass(what.exc_type, KeyboardInterrupt) and threading.get_ident() == main):
                 hook(what)
                 return
-            # Only another thread can raise it outside of this callback. Without one, `check` is what is left.
+            # Only another thread can raise it outside of this callback. Without one, `check` is what is left. What the
+            # handler raised in this function would be dropped as well.
+            self._dropping = True
             with contextlib.suppress(RuntimeError):
                 _thread.start_new_thread(send_again, ())
+            self._dropping = False
 
         before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         sys.unraisablehook = dropped
@@ -199,6 +205,8 @@ class Signals:
         if not again:
             self.received.append(number)
         if self.spare <= 0:
+            if self._dropping:
+                return
             raise KeyboardInterrupt
         if not again:
             self.spare -= 1
