@@ -590,7 +590,7 @@ BAD = [
 def test_bad_arguments_are_refused_by_name():
     env = chain(3, rng=0)
     table = [(lambda given=given: flat(env, **given).learn(), error, text) for given, error, text in BAD]
-    sources = (None, 3, "lock", object(), FiniteMDP)
+    sources = (None, 3, object(), FiniteMDP)
     refused(table + [(lambda source=source: dmq.DMQ(source), TypeError, "env") for source in sources])
 
 

@@ -107,9 +107,9 @@ def test_links_that_lead_nowhere_are_named_before_the_work(run, stored, tmp_path
         '[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\nn_samples = 5\n'
     )
     for command, message in {
-        f"report {stored} --export link.csv": "nowhere, to which the link link.csv leads",
+        f"report {stored} --export link.csv": "link.csv leads",
         f"report {stored} --out link/page.html": "there is no directory",
-        f"report {stored} --figures link": "--figures: link is a link to nowhere/x, which is not there",
+        f"report {stored} --figures link": "link is a link to nowhere/x, which is not there",
         "run lock --horizon 3 --n-samples 2 --out link": "link is a link to nowhere/x, which is not there",
         "sweep SPEC --out link --workers 0": "link is a link to nowhere/x, which is not there",
         "sweep SPEC --out out --workers 0": "is a link to",
