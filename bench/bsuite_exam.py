@@ -4,9 +4,9 @@
     python bench/bsuite_exam.py report records --out records                     # the table, the tags and the radar
 
 `play` takes settings of the experiments that it can: episodes of the run count, and after its end its policy plays
-`--rest` more, or as many as are granted with `--rest all`. Records are those of bsuite's own CSV logger, so its tools
-read the directory of a column. One setting for all: strict, delta = .05, epsilon = .05 of the range that bsuite's
-source gives to returns.
+`--rest` more, or as many as are granted with `--rest all`; in scores it goes on at the rate of these. Records are those
+of bsuite's own CSV logger, so its tools read the directory of a column. One setting for all: strict, delta = .05,
+epsilon = .05 of the range that bsuite's source gives to returns.
 
 Columns are what the features know: `hand`, the problem; `first`, one map for all experiments, one-hot by appearance of
 the first observation of the episode and the current one; `seen`, one-hot by appearance of the current one.
@@ -78,9 +78,9 @@ def umbrella(seen: Any) -> Any:
 
 
 def asked_bit(seen: Any) -> Any:
-    """Return a constant, and at the end the bit that is asked for, in a place of its own, (n, 1 + bits)."""
+    """Return a constant, and the bit that is asked for, in a place of its own, (n, 1 + bits)."""
     bits, now = seen[:, 0, 2:], seen[:, 1]
-    asked = np.eye(bits.shape[1])[now[:, 1].astype(int)] * (now[:, :1] == 0)
+    asked = np.eye(bits.shape[1])[now[:, 1].astype(int)]
     return np.column_stack([np.ones(len(seen)), asked * bits]) / np.sqrt(2)
 
 
@@ -134,7 +134,7 @@ def play(
     except (ValueError, TimeoutError) as error:  # more observations than are told apart, or time is up
         refused, result = str(error), learner.result()
     learned = time.process_time() - began
-    stopped = inside[0]._episode
+    stopped, before = inside[0]._episode, sums(inside[0])
     n = granted - stopped if rest is None else min(rest, granted - stopped)
     for _ in range(n):
         follow(inside[0], result.policy, env.horizon, paired=which != "seen")
@@ -144,6 +144,8 @@ def play(
         "status": result.status,
         "stopped": stopped,
         "played": n,
+        "granted": granted,
+        "before": before,
         "seconds": round(learned, 2),
         "dimension": env.dimension,
         "horizon": env.horizon,
@@ -151,6 +153,21 @@ def play(
         "ended": refused,
         "warnings": list(result.warnings),
     }
+
+
+def sums(env: Any) -> dict[str, float]:
+    """Return the sums over episodes that bsuite's scores are made of."""
+    return {"total_return": float(env._total_return), **{key: float(value) for key, value in env.bsuite_info().items()}}
+
+
+def continued(rows: Rows, run: dict[str, Any]) -> Rows:
+    """Return a record with a row for all episodes granted: the policy goes on as in those played after the run."""
+    last = rows[-1]
+    if run["played"] == 0 or last["episode"] >= run["granted"]:
+        return rows
+    more = (run["granted"] - last["episode"]) / run["played"]
+    end = {key: last[key] + more * (last[key] - value) for key, value in run["before"].items() if key in last}
+    return [*rows, last | end | {"episode": float(run["granted"])}]
 
 
 def follow(env: Any, policy: Any, horizon: int, paired: bool) -> None:
@@ -239,16 +256,18 @@ def score(name: str, runs: list[Run]) -> float:
 
 
 def records(place: Path) -> dict[str, list[Run]]:
-    """Return the settings and rows of bsuite's records in a directory, by experiment."""
+    """Return the settings and rows of bsuite's records in a directory, continued, by experiment."""
     from bsuite import sweep
 
+    runs = json.loads((place / "runs.json").read_text())
     found: dict[str, list[Run]] = {}
     for path in sorted(place.glob("bsuite_id_-_*.csv")):
         name, _, number = path.stem.removeprefix("bsuite_id_-_").rpartition("-")
         with path.open() as file:
             rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-        if rows:
-            found.setdefault(name, []).append((dict(sweep.SETTINGS[f"{name}/{number}"]), rows))
+        identifier = f"{name}/{number}"
+        if rows and identifier in runs:
+            found.setdefault(name, []).append((dict(sweep.SETTINGS[identifier]), continued(rows, runs[identifier])))
     return found
 
 
