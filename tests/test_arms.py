@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import strategies as st
 from properties import everything, for_all, refuses, seeds
 
@@ -95,6 +96,109 @@ def test_a_batch_of_contexts_has_the_answers_of_each(n_arms, d, batch, per_arm, 
             assert (arms.leverage(rows[::-1], per_arm=per_arm) == square[::-1]).all()
 
 
+@for_all(
+    quick=30,
+    slow=300,
+    n_arms=st.integers(1, 5),
+    d=st.integers(1, 24),
+    steps=st.lists(
+        st.sampled_from(["rows", "sparse", "row", "discount", "whole", "merge", "add", "remove"]), max_size=9
+    ),
+    seed=seeds,
+)
+def test_any_sequence_of_changes_ends_at_the_sums_it_names(n_arms, d, steps, seed):
+    """Against sums in NumPy, arm by arm: U^T U = V, and V theta = moment."""
+    rng, arms, ridge = np.random.default_rng(seed), RidgeArms(n_arms, d, 0.5), 0.5
+    gram, moment, n, largest = np.zeros((n_arms, d, d)), np.zeros((n_arms, d)), np.zeros(n_arms, int), 0.0
+
+    def add(owners, rows, y, weights):
+        for k, phi, target, weight in zip(owners, rows, y, weights, strict=True):
+            gram[k] += weight * np.outer(phi, phi)
+            moment[k] += weight * target * phi
+            n[k] += 1
+
+    for step in steps:
+        m, k = int(rng.integers(0, 20)), int(rng.integers(arms.n_arms))
+        rows, y = rng.normal(size=(m, d)) / np.sqrt(d), rng.normal(size=m)
+        owners, weights = rng.integers(0, arms.n_arms, size=m), rng.choice([0.0, 1.0, 2.5], size=m)
+        if step == "rows":
+            before = arms.copy()
+            arms.update_rows(owners, rows, y, weights)
+            for owner, phi, target, weight in zip(owners.tolist(), rows, y.tolist(), weights.tolist(), strict=True):
+                before.update(owner, phi, target, weight)
+            assert everything(before) == everything(arms)
+            add(owners, rows, y, weights)
+        elif step == "sparse":
+            rows *= rng.random(rows.shape) < 0.3
+            arms.update_rows(k, scipy.sparse.csr_array(rows), y)
+            add([k] * m, rows, y, np.ones(m))
+        elif step == "row":
+            columns, values = rng.integers(0, d, size=3), rng.normal(size=3)
+            dense = np.zeros(d)
+            np.add.at(dense, columns, values)
+            arms.update_sparse(k, columns, values, 1.5, 0.5)
+            add([k], [dense], [1.5], [0.5])
+        elif step in ("discount", "whole"):
+            arms.discount(0.7, with_regularization=step == "whole")
+            gram, moment, ridge = 0.7 * gram, 0.7 * moment, ridge * (0.7 if step == "whole" else 1.0)
+        elif step == "merge":
+            other = RidgeArms(arms.n_arms, d, arms.regularization)
+            other.update_rows(owners, rows, y)
+            kept = everything(other)
+            arms.merge(other)
+            assert everything(other) == kept
+            add(owners, rows, y, np.ones(m))
+        elif step == "add":
+            arms.add_arms(2)
+            gram, moment = np.pad(gram, ((0, 2), (0, 0), (0, 0))), np.pad(moment, ((0, 2), (0, 0)))
+            n = np.append(n, [0, 0])
+        elif arms.n_arms > 1:
+            arms.remove_arm(k)
+            gram, moment, n = (np.delete(part, k, axis=0) for part in (gram, moment, n))
+        v = gram + ridge * np.eye(d)
+        largest = max(largest, np.trace(v, axis1=1, axis2=2).max())
+    v = gram + ridge * np.eye(d)
+    assert (arms.n == n).all() and arms.regularization == pytest.approx(ridge, rel=1e-13)
+    assert (np.tril(arms.factor, -1) == 0).all()
+    assert abs(arms.factor.transpose(0, 2, 1) @ arms.factor - v).max() <= 1e-13 * d * max(largest, 1.0)
+    assert abs(np.einsum("kij,kj->ki", v, arms.theta) - moment).max() <= 1e-11 * d * max(largest, 1.0)
+    state = arms.__reduce__()[2]
+    assert (state["bounds"][0] >= np.trace(v, axis1=1, axis2=2) * (1 - 1e-12)).all()
+
+
+def test_merged_arms_keep_directions_never_seen():
+    """Lambda is twice in the sum of both factors, and leaves it by rotations: no digit of it is lost in the sums."""
+    one, other = RidgeArms(1, 3, 1e-8), RidgeArms(1, 3, 1e-8)
+    one.update_rows(0, 1e4 * np.eye(3)[[0, 0]], [1.0, 2.0])
+    other.update_rows(0, 1e4 * np.eye(3)[[1, 0]], [1.0, 2.0])
+    one.merge(other)
+    assert one.leverage([0.0, 0.0, 1.0]) == pytest.approx(1e8, rel=1e-14)
+    itself = one.copy()
+    itself.merge(itself)
+    assert itself.leverage([0.0, 0.0, 1.0]) == pytest.approx(1e8, rel=1e-14)
+    assert itself.leverage([1.0, 0.0, 0.0]) == pytest.approx(1 / 6e8, rel=1e-14)
+
+
+def test_forgetting_with_lambda_never_leaves_float64():
+    arms = RidgeArms(2, 2, 1.0)
+    for _ in range(20_000):
+        arms.discount(0.95, with_regularization=True)
+        arms.update(0, [1.0, 0.0], 2.0)
+    assert 2.0**-510 < arms.regularization < 2.0**-390
+    assert arms.leverage([1.0, 0.0])[0] == pytest.approx(0.05, rel=1e-9) and arms.theta[0, 0] == pytest.approx(2.0)
+    assert np.isfinite(arms.leverage([1.0, 1.0])).all()
+
+
+def test_views_of_before_stay_as_they_were():
+    arms, _ = fed(3, 4, 20)
+    view, copied = arms.factor, arms.factor.copy()
+    arms.add_arms()
+    arms.update(0, np.ones(4), 1.0)
+    assert (view == copied).all() and not (arms.factor[:3] == copied).all()
+    with pytest.raises(ValueError, match="read-only"):
+        arms.factor[0, 0, 0] = 1.0
+
+
 def test_weights_scale_products():
     one, other = RidgeArms(2, 3, 0.5), RidgeArms(2, 3, 0.5)
     phi = np.array([0.5, -1.0, 2.0])
@@ -181,6 +285,24 @@ def test_what_is_refused_changes_nothing(d):
         (ValueError, "^phi, y: .* out of the range", update, 0, phi, 1e308),
         (ValueError, "^phi: a prediction or a leverage is out", arms.predict, 1e200 * phi),
         (TypeError, "^rng: expected a numpy.random.Generator or a Stream", arms.sample, 0),
+        (ValueError, r"^arms: expected 0 <= index < 3, got 3", arms.update_rows, [0, 3], np.ones((2, d)), [1.0, 1.0]),
+        (TypeError, r"^arms: expected integers", arms.update_rows, [0.0, 1.0], np.ones((2, d)), [1.0, 1.0]),
+        (ValueError, r"^arms: expected an integer or shape", arms.update_rows, [0], np.ones((2, d)), [1.0, 1.0]),
+        (ValueError, r"^arm: expected an integer in", arms.update_rows, 3, np.ones((2, d)), [1.0, 1.0]),
+        (ValueError, r"^y: expected shape \(2\)", arms.update_rows, 0, np.ones((2, d)), [1.0]),
+        (ValueError, r"^y: expected finite", arms.update_rows, 0, np.ones((2, d)), [1.0, np.nan]),
+        (ValueError, r"^Phi: expected finite", arms.update_rows, 0, np.full((2, d), np.inf), [1.0, 1.0], [0.0, 0.0]),
+        (ValueError, r"^weights: expected non-negative", arms.update_rows, 0, np.ones((2, d)), [1.0, 1.0], [1.0, -1.0]),
+        (ValueError, r"^Phi, y: .* out of the range", arms.update_rows, 0, [np.ones(d), np.full(d, 1e155)], [1.0, 1.0]),
+        (ValueError, rf"^indices: expected 0 <= index < {d}", arms.update_sparse, 0, [d], [1.0], 1.0),
+        (ValueError, r"^factor: expected", arms.discount, 0.0),
+        (ValueError, r"^factor: expected a number in \(0, 1\], got 1.5", arms.discount, 1.5),
+        (ValueError, r"^other: expected n_arms 3, got 2", arms.merge, RidgeArms(2, d, 0.5)),
+        (ValueError, r"^other: expected regularization 0.5, got 1.0", arms.merge, RidgeArms(3, d, 1.0)),
+        (TypeError, "other", arms.merge, None),
+        (ValueError, r"^n: expected an integer in \[1, ", arms.add_arms, 0),
+        (ValueError, r"^arm: expected an integer in", arms.remove_arm, 3),
+        (ValueError, r"^arm: expected one of several", RidgeArms(1, d, 1.0).remove_arm, 0),
     ]
     refuses(table, lambda: everything(arms))
 

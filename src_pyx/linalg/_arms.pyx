@@ -11,20 +11,23 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.float cimport DBL_MAX, DBL_MIN
 from libc.math cimport fabs, isfinite, sqrt
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport (
-    GROUP, GROUP_SINGLE, dot, gather, group_size, pack, packed_size, real, score, solve_factor,
+    GROUP, GROUP_SINGLE, dot, downdate_factor, gather, group_size, pack, packed_size, real, score, solve_factor,
 )
+from dmq_fast.kernels._moments cimport Rows, as_columns, rows_in, sparse_rows
 from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, flag, integer, integers, matrix, non_negative, number, positive, refuse_not_finite,
+    all_finite, entries, flag, integer, integers, is_sparse, matrix, non_negative, number, positive, refuse_not_finite,
     square_zeros, state_of, vector,
 )
 
 import numpy as np
 
+from dmq_fast._support.files import FileError
+from dmq_fast.kernels._saved import read, write
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
@@ -46,6 +49,10 @@ cdef enum:
 
 # Version of pickled states.
 cdef int STATE = 1
+
+# Discounts let lambda fall to this share of the mean diagonal of V, or to its square, and then raise it.
+cdef double LOST = 2.0 ** -500
+cdef double RAISED = 2.0 ** 100
 
 # Sums up to here keep every entry of V and z away from overflow, rounding included.
 cdef double ROOM = DBL_MAX / 8.0
@@ -122,28 +129,94 @@ cdef class RidgeArms:
     cdef cnp.ndarray _counts
 
     def __cinit__(self, n_arms, d, regularization):
-        cdef Py_ssize_t i, k
-        self.n_arms = integer(n_arms, "n_arms", 1, 1 << 28)
+        cdef Py_ssize_t k
         self.dimension = integer(d, "d", 1, 1 << 28)
         self.regularization = positive(regularization, "regularization")
         if self.regularization < DBL_MIN or self.dimension * self.regularization > ROOM:
             raise ValueError(f"regularization: {self.regularization} is out of the range of float64 here")
-        shape = (self.n_arms, self.dimension, self.dimension)
-        self._factors = square_zeros("n_arms, d", shape)
-        self._rotated = np.zeros(shape[:2])
-        self._bounds, self._answers = np.zeros((2, shape[0])), np.zeros((2, shape[0]))
-        self._scratch, self._counts = np.zeros((DMQ_ARMS, shape[1])), np.zeros(shape[0], dtype=np.int64)
-        # `factor` hands out views.
-        self._factors.flags.writeable = False
-        self._factor, self._coordinates, self._work = (
-            entries(self._factors), entries(self._rotated), entries(self._scratch),
-        )
-        self._trace, self._mean = entries(self._bounds), entries(self._answers)
-        self._reach, self._square = self._trace + self.n_arms, self._mean + self.n_arms
+        self.make_room("n_arms", n_arms)
         for k in range(self.n_arms):
-            self._trace[k] = self.dimension * self.regularization
-            for i in range(self.dimension):
-                self.matrix_of(k)[i * (self.dimension + 1)] = sqrt(self.regularization)
+            self.clear(k)
+
+    cdef int make_room(self, str name, n_arms) except -1:
+        # New arrays, whose contents are undefined, or none at all.
+        cdef Py_ssize_t arms = integer(n_arms, name, 1, 1 << 28), d = self.dimension
+        cdef cnp.ndarray factors = square_zeros(f"{name}, d", (arms, d, d)), rotated = np.zeros((arms, d))
+        cdef cnp.ndarray bounds = np.zeros((2, arms)), answers = np.zeros((2, arms)), scratch = np.zeros((DMQ_ARMS, d))
+        cdef cnp.ndarray counts = np.zeros(arms, dtype=np.int64)
+        # `factor` hands out views.
+        factors.flags.writeable = False
+        self._factors, self._rotated, self._bounds, self._answers = factors, rotated, bounds, answers
+        self._scratch, self._counts, self.n_arms = scratch, counts, arms
+        self._factor, self._coordinates, self._work = entries(factors), entries(rotated), entries(scratch)
+        self._trace, self._mean = entries(bounds), entries(answers)
+        self._reach, self._square = self._trace + arms, self._mean + arms
+        return 0
+
+    cdef void clear(self, Py_ssize_t k) noexcept:
+        # Arm k, of which all is zero, has no rows.
+        cdef Py_ssize_t i
+        self._trace[k] = self.dimension * self.regularization
+        for i in range(self.dimension):
+            self.matrix_of(k)[i * (self.dimension + 1)] = sqrt(self.regularization)
+
+    cdef int keep(self, str name, Py_ssize_t arms, list kept) except -1:
+        # Go on with `arms` arms: those of `kept`, and new ones.
+        cdef Py_ssize_t i, k, d = self.dimension, before = self.n_arms
+        cdef cnp.ndarray factors = self._factors, rotated = self._rotated, bounds = self._bounds, counts = self._counts
+        self.make_room(name, arms)
+        for i in range(len(kept)):
+            k = kept[i]
+            memcpy(self.matrix_of(i), entries(factors) + k * d * d, d * d * sizeof(double))
+            memcpy(self._coordinates + i * d, entries(rotated) + k * d, d * sizeof(double))
+            self._trace[i], self._reach[i] = entries(bounds)[k], entries(bounds)[before + k]
+            (<int64_t*> cnp.PyArray_DATA(self._counts))[i] = (<int64_t*> cnp.PyArray_DATA(counts))[k]
+        for i in range(len(kept), arms):
+            self.clear(i)
+        return 0
+
+    def add_arms(self, n=1):
+        """Add arms without rows behind the others, in O(K d^2). Views of `factor` from before show what was.
+
+        Parameters
+        ----------
+        n : int, default 1
+            How many, at least 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such number.
+        MemoryError
+            As for a new object.
+
+        Examples
+        --------
+        >>> arms = RidgeArms(2, 3, 1.0)
+        >>> arms.add_arms(3)
+        >>> arms.n_arms
+        5
+        """
+        cdef Py_ssize_t more = integer(n, "n", 1, (1 << 28) - self.n_arms)
+        self.keep("n", self.n_arms + more, list(range(self.n_arms)))
+
+    def remove_arm(self, arm):
+        """Remove an arm, in O(K d^2): those behind it move up by one. Views of `factor` from before show what was.
+
+        Parameters
+        ----------
+        arm : int
+            In 0..K-1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such number, or the only arm.
+        """
+        cdef Py_ssize_t k = self.index(arm)
+        if self.n_arms == 1:
+            raise ValueError("arm: expected one of several, got the only one")
+        self.keep("arm", self.n_arms - 1, [i for i in range(self.n_arms) if i != k])
 
     cdef inline double* matrix_of(self, Py_ssize_t k) noexcept nogil:
         return self._factor + k * self.dimension * self.dimension
@@ -378,6 +451,233 @@ cdef class RidgeArms:
         self._reach[k] += fabs(root * target)
         self.count(k)
 
+    def update_sparse(self, arm, indices, values, y, weight=1.0):
+        """Add a row that is zero but at some columns to one arm; see `update`.
+
+        Parameters
+        ----------
+        arm : int
+            In 0..K-1.
+        indices : array_like of int, shape (nnz,)
+            Columns in 0..d-1, in any order; the values of one column add up.
+        values : array_like, shape (nnz,)
+        y : float
+            Target.
+        weight : float, default 1
+            w >= 0.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `update`; nothing has changed then.
+        """
+        cdef cnp.ndarray columns = as_columns(indices, "indices", self.dimension), row = np.zeros(self.dimension)
+        cdef cnp.ndarray numbers = vector(values, "values", cnp.PyArray_DIM(columns, 0))
+        cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
+        cdef Py_ssize_t i
+        refuse_not_finite("values", numbers)
+        for i in range(cnp.PyArray_DIM(columns, 0)):
+            entries(row)[column[i]] += entries(numbers)[i]
+        self.update(arm, row, y, weight)
+
+    def update_rows(self, arms, Phi, y, weights=None):
+        """Add a block of rows, as rewards that come late: as many calls of `update`, in their order, to the bit.
+
+        Parameters
+        ----------
+        arms : int, or array_like of int, shape (m,)
+            The arm of each row, or of all.
+        Phi : array_like or sparse, shape (m, d)
+            Anything with a method `tocsr` is taken as a SciPy sparse matrix or array.
+        y : array_like, shape (m,)
+        weights : array_like, shape (m,), optional
+            Non-negative weights, ones by default.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `update`; nothing has changed then, not by any row.
+
+        Examples
+        --------
+        >>> arms = RidgeArms(2, 2, 1.0)
+        >>> arms.update_rows([1, 0, 1], [[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]], [4.0, 2.0, 10.0])
+        >>> arms.theta
+        array([[1., 0.],
+               [2., 3.]])
+        """
+        cdef Py_ssize_t i, k, d = self.dimension
+        cdef bint sparse = is_sparse(Phi)
+        cdef tuple parts = sparse_rows(Phi, "Phi", d) if sparse else (matrix(Phi, "Phi", -1, d),)
+        cdef Rows rows = rows_in(parts)
+        cdef cnp.ndarray values = parts[0], targets = vector(y, "y", rows.n), roots = np.ones(rows.n), owners, bounds
+        cdef double square, reach
+        cdef double* trace
+        cdef const int32_t* owner
+        if np.ndim(arms) == 0:
+            owners = np.full(rows.n, self.index(arms), dtype=np.int32)
+        else:
+            owners = as_columns(arms, "arms", self.n_arms)
+        if cnp.PyArray_DIM(owners, 0) != rows.n:
+            raise ValueError(f"arms: expected an integer or shape ({rows.n},), got {np.shape(arms)}")
+        if weights is not None:
+            roots = as_floats("weights", weights, (rows.n,))
+            if (roots < 0.0).any():
+                raise ValueError(f"weights: expected non-negative numbers, got {roots.min()}")
+            roots = np.sqrt(roots)
+        refuse_not_finite("Phi.data" if sparse else "Phi", values)
+        refuse_not_finite("y", targets)
+        owner = <const int32_t*> cnp.PyArray_DATA(owners)
+        if np.may_share_memory(values, self._factors):
+            # Rows of `factor` would change while they are rotated in.
+            values = values.copy()
+            rows.values = entries(values)
+        bounds = self._bounds.copy()
+        trace = entries(bounds)
+        for i in range(rows.n):
+            k = owner[i]
+            self.place(&rows, i, entries(roots)[i])
+            square = dot(self._work, self._work, d)
+            reach = fabs(entries(roots)[i] * entries(targets)[i])
+            if not (square <= ROOM - trace[k] and reach <= ROOM - trace[self.n_arms + k]):
+                raise ValueError("Phi, y: a sum of products is out of the range of float64; rescale")
+            trace[k] += square
+            trace[self.n_arms + k] += reach
+        # From here on no other thread runs.
+        for i in range(rows.n):
+            k = owner[i]
+            self.count(k)
+            if entries(roots)[i] == 0.0:
+                continue
+            self.place(&rows, i, entries(roots)[i])
+            learn(
+                self.matrix_of(k), self._coordinates + k * d, self._work, entries(roots)[i] * entries(targets)[i], d
+            )
+        memcpy(self._trace, trace, 2 * self.n_arms * sizeof(double))
+
+    cdef void place(self, const Rows* rows, Py_ssize_t i, double root) noexcept nogil:
+        # _work (d,) <- root times row i
+        cdef Py_ssize_t j, d = self.dimension
+        if rows.starts == NULL:
+            for j in range(d):
+                self._work[j] = root * rows.values[i * d + j]
+            return
+        memset(self._work, 0, d * sizeof(double))
+        for j in range(rows.starts[i], rows.starts[i + 1]):
+            self._work[rows.columns[j]] = root * rows.values[j]
+
+    def discount(self, factor, with_regularization=False):
+        """Forget: multiply the sums of all arms by a factor in place, as `Ridge.discount` does.
+
+        Parameters
+        ----------
+        factor : float
+            In (0, 1].
+        with_regularization : bool, default False
+            Whether lambda shrinks along, in O(K d^2); otherwise it stays, in O(K d^3). See `Ridge.discount`, also for
+            the least lambda.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of another type or out of range; nothing has changed then.
+        """
+        cdef double share = positive(factor, "factor"), root = sqrt(share), more, least
+        cdef bint whole = flag(with_regularization, "with_regularization")
+        cdef Py_ssize_t i, d = self.dimension
+        if share > 1.0:
+            raise ValueError(f"factor: expected a number in (0, 1], got {share}")
+        for i in range(self.n_arms * d * d):
+            self._factor[i] *= root
+        for i in range(self.n_arms * d):
+            self._coordinates[i] *= root
+        for i in range(self.n_arms):
+            self._trace[i] *= share
+            self._reach[i] *= root
+        more = (1.0 - share) * self.regularization
+        if whole:
+            self.regularization *= share
+            least = LOST * LOST
+            for i in range(self.n_arms):
+                least = max(least, self._trace[i] / d * LOST)
+            more = 0.0
+            if self.regularization < least:
+                more = least * RAISED - self.regularization
+                self.regularization = least * RAISED
+        if more > 0.0:
+            self.lift(more)
+
+    cdef void lift(self, double more) noexcept:
+        # V_k <- V_k + more I: rows without targets.
+        cdef Py_ssize_t i, k, d = self.dimension
+        for k in range(self.n_arms):
+            for i in range(d):
+                memset(self._work, 0, d * sizeof(double))
+                self._work[i] = sqrt(more)
+                learn(self.matrix_of(k), self._coordinates + k * d, self._work, 0.0, d)
+            self._trace[k] += d * more
+
+    def merge(self, RidgeArms other not None):
+        """Add the rows of another object with as many arms, the same dimension and regularization, arm by arm.
+
+        The factor of an arm takes in the d rows of the other's, and gives away the second lambda: 6 d^3 operations an
+        arm, all of them rotations. Rows that both have count twice: of two copies of one base that both went on, the
+        base does.
+
+        Parameters
+        ----------
+        other : RidgeArms
+
+        Raises
+        ------
+        ValueError
+            If the two do not go together or their sums overflow; nothing has changed then.
+
+        Examples
+        --------
+        >>> one, other = RidgeArms(1, 1, 1.0), RidgeArms(1, 1, 1.0)
+        >>> one.update(0, [1.0], 3.0)
+        >>> other.update(0, [1.0], 6.0)
+        >>> one.merge(other)
+        >>> one.theta.round(12), one.n
+        (array([[3.]]), array([2]))
+        """
+        cdef Py_ssize_t i, j, k, d = self.dimension
+        cdef cnp.ndarray factors, rotated, scratch = np.zeros(3 * d), bounds
+        cdef double* x = entries(scratch)
+        cdef double* z
+        cdef double rest, extra = d * self.regularization
+        for name in ("n_arms", "dimension", "regularization"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(f"other: expected {name} {mine}, got {theirs}")
+        bounds = self._bounds + other._bounds
+        if not bounds.max() <= ROOM:
+            raise ValueError("other: a sum of products is out of the range of float64")
+        # Of itself, too.
+        factors, rotated = other._factors.copy(), other._rotated.copy()
+        counts = self._counts + other._counts
+        for k in range(self.n_arms):
+            z = self._coordinates + k * d
+            for i in range(d):
+                memset(x, 0, i * sizeof(double))
+                memcpy(x + i, entries(factors) + (k * d + i) * d + i, (d - i) * sizeof(double))
+                learn(self.matrix_of(k), z, x, entries(rotated)[k * d + i], d)
+            # V holds lambda twice. Without the rows of lambda I one after the other at most half of a row's leverage is
+            # lost, so rotations amplify no rounding.
+            for i in range(d):
+                memset(x, 0, d * sizeof(double))
+                x[i] = sqrt(self.regularization)
+                downdate_factor(self.matrix_of(k), x, x + d, d)
+                # The rotations (c, s) that would bring the row in take z and 0 to what is there: undo them.
+                rest = 0.0
+                for j in range(d):
+                    z[j] = (z[j] - x[j] * rest) / x[d + j]
+                    rest = x[d + j] * rest - x[j] * z[j]
+            self._trace[k] = max(entries(bounds)[k] - extra, extra)
+            self._reach[k] = entries(bounds)[self.n_arms + k]
+        self._counts[:] = counts
+
     cdef inline void count(self, Py_ssize_t k) noexcept:
         (<int64_t*> cnp.PyArray_DATA(self._counts))[k] += 1
 
@@ -393,7 +693,10 @@ cdef class RidgeArms:
 
     @property
     def factor(self):
-        """The factors, V_k = U_k^T U_k, upper triangular, (K, d, d): a read-only view that follows every change."""
+        """The factors, V_k = U_k^T U_k, upper triangular, (K, d, d): a read-only view that follows every change.
+
+        It does until arms are added or removed.
+        """
         return self._factors[:]
 
     cdef cnp.ndarray solved(self, cnp.ndarray rows, str what):
@@ -431,6 +734,45 @@ cdef class RidgeArms:
         for i in range(self.n_arms * self.dimension):
             x[i] = self._coordinates[i] + width * x[i]
         return self.solved(out, "scale: a sample")
+
+    def save(self, path):
+        """Write the state to a file, which `load` reads: npz, in the format that docs/kernels.md describes.
+
+        Parameters
+        ----------
+        path : str or path
+            A file there is replaced, once the new one is complete.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        state = self.__reduce__()[2]
+        del state["version"]
+        write(
+            path, "RidgeArms",
+            {"n_arms": self.n_arms, "dimension": self.dimension, "regularization": self.regularization, **state},
+        )
+
+    @staticmethod
+    def load(path):
+        """Return the arms that `save` wrote, bit for bit.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        FileError
+            If it is not a file of `save`, is damaged, or of a later version; a ValueError.
+        """
+        contents = read(path, "RidgeArms")
+        try:
+            new = RidgeArms(*(contents.pop(name) for name in ("n_arms", "dimension", "regularization")))
+            new.__setstate__({"version": STATE, **contents})
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"{path}: expected a file of RidgeArms.save: {error}") from error
+        return new
 
     def copy(self):
         """Return independent arms in the same state, bit for bit."""

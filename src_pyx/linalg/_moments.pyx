@@ -14,6 +14,8 @@ from dmq_fast.kernels._validate cimport matrix as as_matrix
 
 import numpy as np
 
+from dmq_fast._support.files import FileError
+from dmq_fast.kernels._saved import read, write
 from dmq_fast.kernels._validate import as_csr, as_numbers, as_positive
 
 cnp.import_array()
@@ -363,6 +365,38 @@ cdef class SecondMoment:
             raise ValueError("n: expected an integer >= 1 where matrix is not zero, got 0")
         memcpy(new._gram, entries(sums), d * d * sizeof(double))
         return new
+
+    def save(self, path):
+        """Write the state to a file, which `load` reads: npz, in the format that docs/kernels.md describes.
+
+        Parameters
+        ----------
+        path : str or path
+            A file there is replaced, once the new one is complete.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        write(path, "SecondMoment", {"matrix": self.matrix, "n": self.n})
+
+    @classmethod
+    def load(cls, path):
+        """Return the accumulator that `save` wrote, bit for bit.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        FileError
+            If it is not a file of `save`, is damaged, or of a later version; a ValueError.
+        """
+        contents = read(path, "SecondMoment")
+        try:
+            return cls.from_matrix(contents["matrix"], contents["n"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"{path}: expected a file of SecondMoment.save: {error}") from error
 
     def copy(self):
         """Return an independent accumulator with the same rows in it."""

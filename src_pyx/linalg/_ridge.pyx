@@ -29,6 +29,8 @@ from dmq_fast.kernels._validate cimport (
 
 import numpy as np
 
+from dmq_fast._support.files import FileError
+from dmq_fast.kernels._saved import read, write
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
@@ -64,6 +66,10 @@ cdef double LEAST = 2.0 ** -10
 # The factor is computed from the Gram matrix only if the error in any direction is at most this share of V: see
 # `sound`.
 cdef double SHARE = 2.0 ** -20
+
+# Discounts let lambda fall to this share of the mean diagonal of V, or to its square, and then raise it.
+cdef double LOST = 2.0 ** -500
+cdef double RAISED = 2.0 ** 100
 
 # Most numbers of one call of `sample_many`.
 cdef Py_ssize_t MANY = <Py_ssize_t> 1 << 56
@@ -733,21 +739,21 @@ cdef class Ridge:
                 False:  V = lambda I + factor gram, a change of full rank, in O(d^3)
                 True:   lambda <- factor lambda too, so V <- factor V and theta stays, in O(d^2)
 
-            The second takes the prior away with the data: directions that are not seen any more become unknown.
+            The second takes the prior away with the data: directions that are not seen any more become unknown. Before
+        lambda falls below 2^-500 times the mean of the diagonal of V, or 2^-1000, it is raised to 2^100 times that,
+        so that a stream of any length stays within float64: in O(d^3), once in many thousand steps.
 
         Raises
         ------
         TypeError, ValueError
-            If an argument is of another type or out of range, or lambda would be too small for float64; nothing has
-            changed then.
+            If an argument is of another type or out of range; nothing has changed then.
         """
         cdef double share = positive(factor, "factor"), root = sqrt(share)
         cdef bint whole = flag(with_regularization, "with_regularization")
         cdef Py_ssize_t i, d = self.dimension
+        cdef double least, more
         if share > 1.0:
             raise ValueError(f"factor: expected a number in (0, 1], got {share}")
-        if whole and self.regularization * share < DBL_MIN:
-            raise ValueError(f"factor: {share} times regularization {self.regularization} is out of range of float64")
         self.flush()
         for i in range(d * d):
             self._lower[i] *= share
@@ -761,6 +767,12 @@ cdef class Ridge:
         self._left -= 1
         if whole:
             self.regularization *= share
+            least = max(self._trace / d * LOST, LOST * LOST)
+            if self.regularization < least:
+                least *= RAISED
+                more = least - self.regularization
+                self.regularization = least
+                self.lift(more)
         else:
             self.lift((1.0 - share) * self.regularization)
         self.settle()
@@ -1086,12 +1098,13 @@ cdef class Ridge:
         Returns
         -------
         numpy.ndarray, shape (m,), or float for a single row
-            From `predict` and `leverage`, in float32 where these are.
+            From `predict` and `leverage`, in float32 where these are. With several targets (m, t), or (t,) for a single
+            row: arms that share their rows share one factor.
 
         Raises
         ------
         TypeError, ValueError
-            As for these, if `alpha` is negative, not finite, or too large, or if there are several targets.
+            As for these, and if `alpha` is negative, not finite, or too large.
 
         Examples
         --------
@@ -1101,7 +1114,12 @@ cdef class Ridge:
         cdef double width = non_negative(alpha, "alpha"), value
         cdef cnp.ndarray row
         if self._several:
-            raise ValueError("Phi: bounds are those of one target; for several take predict and leverage")
+            bounds = self.predict(Phi)
+            with np.errstate(over="ignore"):
+                bounds = bounds + width * np.sqrt(self.leverage(Phi))[..., None]
+            if not np.isfinite(bounds).all():
+                raise ValueError("alpha: a bound is out of the range of float64")
+            return bounds
         row = single_row(Phi, self.dimension)
         if row is None:
             return self.answers(Phi, True, True, width)
@@ -1127,8 +1145,11 @@ cdef class Ridge:
         Raises
         ------
         TypeError, ValueError
-            As for `upper`, and if there are no rows, or one without an axis for them.
+            As for `upper`, if there are no rows, or one without an axis for them, or if there are several targets:
+            then take the best of `upper` along either axis.
         """
+        if self._several:
+            raise ValueError("Phi: expected one target; of several take upper(Phi, alpha).argmax(axis=...)")
         bounds = self.upper(Phi, alpha)
         if np.ndim(bounds) == 0 or len(bounds) == 0:
             raise ValueError(f"Phi: expected shape (m, {self.dimension}) with m >= 1, got {np.shape(Phi)}")
@@ -1321,6 +1342,47 @@ cdef class Ridge:
         if not all_finite(x, d * t * size):
             raise ValueError("scale: a sample is out of the range of float64")
         return out.reshape(size, d, t) if self._several else out
+
+    def save(self, path):
+        """Write the state to a file, which `load` reads: npz, in the format that docs/kernels.md describes.
+
+        Parameters
+        ----------
+        path : str or path
+            A file there is replaced, once the new one is complete.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        state = self.__reduce__()[2]
+        del state["version"]
+        targets = self._columns if self._several else -1
+        write(
+            path, "Ridge",
+            {"dimension": self.dimension, "regularization": self.regularization, "targets": targets, **state},
+        )
+
+    @staticmethod
+    def load(path):
+        """Return the object that `save` wrote, bit for bit.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        FileError
+            If it is not a file of `save`, is damaged, or of a later version; a ValueError.
+        """
+        contents = read(path, "Ridge")
+        try:
+            targets = contents.pop("targets")
+            new = Ridge(contents.pop("dimension"), contents.pop("regularization"), None if targets == -1 else targets)
+            new.__setstate__({"version": STATE, **contents})
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"{path}: expected a file of Ridge.save: {error}") from error
+        return new
 
     def copy(self):
         """Return an independent Ridge in the same state, bit for bit."""
