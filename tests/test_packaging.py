@@ -25,7 +25,8 @@ CLIENT = """
 # cython: language_level=3
 from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
 from dmq_fast.kernels._episode cimport Learner
-from dmq_fast.kernels._linalg cimport downdate_factor, update_factor
+from dmq_fast.kernels._linalg cimport GROUP, downdate_factor, gather, group_size, leverage, pack, packed_size, score
+from dmq_fast.kernels._linalg cimport solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._moments cimport add_outer, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
 from dmq_fast.kernels._simulator cimport SCORE, Fault
@@ -41,6 +42,22 @@ def corners_of_a_factor():
     w[0], w[1] = 0.6, 0.8
     assert downdate_factor(u, w, work, 2) == 0
     return before, u[0]
+
+def many_rows(double[:, ::1] factor, double[:, ::1] rows, double[::1] work, double[::1] z):
+    # Leverages and products of at most GROUP rows at once, and of the first one alone.
+    cdef double mean[GROUP]
+    cdef double square[GROUP]
+    cdef Py_ssize_t d = rows.shape[1], m
+    cdef double* packed = &work[0]
+    cdef double* group = packed + packed_size(d)
+    assert work.shape[0] >= packed_size(d) + group_size(d)
+    pack(&factor[0, 0], packed, d)
+    m = gather(&rows[0, 0], d, rows.shape[0], group, d)
+    score(packed, &z[0], <const double*> group, group, mean, square, d)
+    alone = leverage(&factor[0, 0], &rows[0, 0], group, d)
+    solve_factor_transposed(&factor[0, 0], &rows[0, 0], d)
+    solve_factor(&factor[0, 0], &rows[0, 0], d)
+    return [mean[i] for i in range(m)], [square[i] for i in range(m)], alone, [rows[0, i] for i in range(d)]
 
 cdef class Demanding(Learner):
     # Takes action 0, and fails in episode 2.
@@ -83,6 +100,14 @@ USE_CLIENT = """
 import client, dmq_fast, numpy, sys
 from dmq_fast.kernels import CartPole, EnvironmentHandle, Episode
 assert dmq_fast.__file__.startswith(sys.argv[1]), dmq_fast.__file__
+rng = numpy.random.default_rng(0)
+factor, rows, z = numpy.linalg.qr(rng.normal(size=(9, 5)))[1], rng.normal(size=(20, 5)), rng.normal(size=5)
+factor *= numpy.sign(numpy.diagonal(factor))[:, None]
+solved, first = numpy.linalg.solve(factor.T, rows.T), rows[0].copy()
+mean, square, alone, x = client.many_rows(factor, rows, numpy.empty(1000), z)
+assert len(mean) == 16 and numpy.allclose(mean, (z @ solved)[:16])
+assert numpy.allclose(square, (solved**2).sum(axis=0)[:16])
+assert numpy.isclose(alone, square[0]) and numpy.allclose(factor.T @ factor @ x, first)
 up, down = client.corners_of_a_factor()
 assert abs(up ** 2 - 1.36) < 1e-15 and abs(down - 1.0) < 1e-15
 map = dmq_fast.features.Identity([-3.0] * 4, [3.0] * 4)

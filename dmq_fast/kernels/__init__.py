@@ -43,6 +43,7 @@ try:
     from dmq_fast.kernels._row_oracle import RowOracle, RowScan
     from dmq_fast.kernels._rows import LevelRows
     from dmq_fast.kernels._rules import Fixed, Greedy, Interpreted, Rule, Uniform
+    from dmq_fast.kernels._sparse_ridge import SparseRidge
     from dmq_fast.kernels._stop import heeding
     from dmq_fast.kernels._transitions import Transitions
     from dmq_fast.kernels._validate import as_csr, as_floats, as_numbers, as_positive, is_sparse
@@ -93,6 +94,7 @@ __all__ = [
     "SecondMoment",
     "ShiftScan",
     "SpanLearner",
+    "SparseRidge",
     "Stream",
     "TileCoding",
     "Transitions",
