@@ -55,6 +55,19 @@ cdef class Transitions:
     Attributes
     ----------
     n_episodes, n_steps, n_rows : int
+
+    Examples
+    --------
+    One action, two rows, one after the other, which pay 0 and 1 before the end:
+
+    >>> import numpy as np
+    >>> data = Transitions(horizon=3, n_actions=1, dimension=2, ridge=1e-9)
+    >>> one = np.ones(2, dtype=np.int64)
+    >>> data.add_rows(one, np.array([0, 1]), np.ones(2), 0 * one, np.array([0.0, 1.0]))
+    >>> inverse = np.linalg.inv(data.gram() + 1e-9 * np.eye(2))
+    >>> theta, values = data.fit(inverse, np.zeros(2), np.ones(2))
+    >>> theta.round(3).tolist(), values.round(3).tolist()
+    ([[[1.0, 1.0]], [[0.0, 1.0]]], [1.0])
     """
 
     cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes, n_steps, n_rows
