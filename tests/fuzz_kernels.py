@@ -315,6 +315,8 @@ class Call:
                     self.sizes.setdefault(letter, getattr(self.made, name))
         if isinstance(self.made, kernels.FeatureMap):
             self.sizes = {"m": self.made.inputs, "d": self.made.dimension}
+        if isinstance(self.made, kernels.Transitions):
+            self.sizes["s"] = len(self.made.support)
         self.targets = getattr(self.made, "targets", None)
         if self.targets is not None:
             self.sizes["t"] = self.targets
@@ -399,6 +401,8 @@ class Call:
             shape = given.pick((self.size("d"),), (self.size("m"), self.size("d")), (3,), ())
         if name == "states":
             return self.states()
+        if isinstance(self.made, kernels.Transitions):
+            return self.of_steps(name, shape)
         if name == "indptr" and not given.spoils():
             stops = np.sort(given.rng.integers(0, np.size(self.drawn["indices"]) + 1, given.size()))
             return np.concatenate([[0], stops[1:], [np.size(self.drawn["indices"])]])
@@ -444,6 +448,21 @@ class Call:
         anything = given.rng.integers(0, 256, states.shape).astype(np.uint8)
         wrong = states[:, :-1], states.astype(np.int8), np.full_like(states, 255), states[::-1], given.junk()
         return given.pick(anything, *wrong)
+
+    def of_steps(self, name: str, shape: tuple[int, ...]) -> Any:
+        """An argument of a method of `Transitions`; sizes come first, and all others of an episode fit them."""
+        given, made = self.given, self.made
+        if name == "sizes":
+            n = int(given.rng.integers(1, made.horizon + 1))
+            sizes = given.indices(n, made.dimension)
+            sizes = sizes + 1 if isinstance(sizes, np.ndarray) and sizes.dtype == np.int64 else np.ones(n, int)
+            self.sizes |= {"n": n, "m": int(sizes.sum())}
+            return given.spoilt(sizes) if given.spoils() else sizes
+        if name in ("columns", "actions"):
+            return given.indices(shape[0], made.dimension if name == "columns" else made.n_actions)
+        if name == "unknown":
+            return given.rng.random(shape) < 0.3 if not given.spoils() else given.spoilt(np.ones(shape))
+        return given.array(shape, mild=True)
 
     def arguments(self, wanted: tuple[Parameter, ...]) -> tuple[list[Any], dict[str, Any]]:
         positional: list[Any] = []
@@ -540,6 +559,7 @@ def compiled_of(given: Input, horizon: int) -> tuple[Any, Any]:
         lambda: kernels.Identity(low, high, given.chance(0.5)), lambda: kernels.Fourier(low, high, 1),
         lambda: kernels.TileCoding(low, high, 2, given.size(3)), lambda: kernels.RandomFourier(len(low), 4, 1.0, 0),
         lambda: kernels.RBF([low, high], 1.0), lambda: kernels.Nystrom([low, high], 1.0),
+        lambda: kernels.Interpolation([[a, b] for a, b in zip(low, high, strict=True)]),
     ]  # fmt: skip
     feature_map = given.pick(*maps)()
     if given.spoils():
@@ -583,6 +603,33 @@ def planner_of(given: Input) -> Any:
     return made
 
 
+def nodes_of(given: Input) -> Any:
+    """Nodes of one to four coordinates, some of them angles."""
+    nodes: list[Any] = []
+    for _ in range(given.size(4)):
+        places = np.cumsum(given.rng.random(given.size(4) + 1) + 0.01) - 1.0
+        nodes.append(int(given.rng.integers(2, 5)) if given.chance(0.3) else given.pick(places, places.tolist()))
+    if given.spoils():
+        nodes[given.rng.integers(len(nodes))] = given.pick(
+            1, 0, 2**31, 2**70, True, [0.0], [1.0, 1.0], [1.0, 0.0], [np.nan, 1.0], [-1.7e308, 1.7e308], given.junk()
+        )
+    return given.junk() if given.spoils() else given.pick(nodes, tuple(nodes))
+
+
+def transitions_of(given: Input) -> Any:
+    """Transitions with episodes, perhaps with a plan."""
+    d, actions = given.integer(1, 4), given.integer(1, 3)
+    made = kernels.Transitions(given.integer(1, 4), actions, d, given.positive())
+    for _ in range(given.size(3)):
+        arguments, _ = Call(given, made).arguments(parameters(kernels.Transitions, "add_rows"))
+        made.add_rows(*arguments)
+    if given.chance(0.5):
+        s, shape = len(made.support), (made.horizon,)
+        inverses = np.stack([np.eye(s)] * made.n_actions)
+        made.plan(given.rng.random((*shape, made.n_actions, s)), inverses, np.zeros(shape), np.ones(shape))
+    return made
+
+
 # Classes whose arguments must fit each other beyond types and shapes; all others are made by their description.
 MAKERS: dict[str, Callable[[Call], Any]] = {
     "FiniteModel": lambda c: kernels.FiniteModel(
@@ -596,6 +643,8 @@ MAKERS: dict[str, Callable[[Call], Any]] = {
     "LevelRows": lambda c: level_rows_of(c.given, c.size("H"), c.size("d")),
     "RowOracle": lambda c: [kernels.RowOracle(c.size("d"), 0.5) for _ in range(c.size("H"))],
     "FeatureMap": lambda c: kernels.Identity([0.0], [1.0]),
+    "Interpolation": lambda c: kernels.Interpolation(nodes_of(c.given)),
+    "Transitions": lambda c: transitions_of(c.given),
     "Stream": stream_of,
     "Generator": stream_of,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,6 +19,7 @@ from dmq_fast.features import (
     FeatureMap,
     Fourier,
     Identity,
+    Interpolation,
     Nystrom,
     OneHot,
     RandomFourier,
@@ -43,6 +45,11 @@ MAPS = {
     "rbf as it is": RBF(grid(LOW, HIGH, 3), [0.5, 0.03], normalized=False),
     "tiles": TileCoding(LOW, HIGH, [8, 5], 8),
     "one tiling": TileCoding(LOW, HIGH, 4, 1),
+    "interpolation": Interpolation([[-1.2, -0.5, -0.4, 0.6], [-0.07, 0.0, 0.07]]),
+    "interpolation of one": Interpolation([[-0.5, 0.25, 0.5]]),
+    "interpolation of four": Interpolation([[-0.5, 0.5], [-1.0, 0.0, 0.1, 1.0], [0.0, 0.5], [-0.1, 0.1]]),
+    "angle": Interpolation([5]),
+    "two angles and a number": Interpolation([3, [-0.5, 0.0, 0.5], 2]),
     "random fourier": RandomFourier(2, 50, [0.5, 0.03], rng=3),
     "nystroem": Nystrom(grid(LOW, HIGH, [4, 3]), [0.5, 0.05]),
     "nystroem, matern": Nystrom(grid(LOW, HIGH, [3, 4]), [0.5, 0.05], "matern"),
@@ -119,7 +126,31 @@ def nystrom(phi, x):
     return kernel(x) @ np.linalg.inv(scipy.linalg.sqrtm(kernel(phi.landmarks)))
 
 
+def shares(nodes, x):
+    """Weights (n, nodes) of one coordinate: hat functions of a number, or around the circle."""
+    if isinstance(nodes, int):
+        turns = np.arctan2(x[:, 1], x[:, 0]) / (2 * np.pi) + 0.5
+        away = np.abs(turns[:, None] * nodes - np.arange(nodes))
+        return np.maximum(1.0 - np.minimum(away, nodes - away), 0.0)
+    return np.stack([np.interp(x[:, 0], nodes, hat) for hat in np.eye(len(nodes))], axis=1)
+
+
+def interpolation(phi, x):
+    parts, first = [], 0
+    for nodes in phi.nodes:
+        parts.append(shares(nodes, x[:, first:]))
+        first += 2 if isinstance(nodes, int) else 1
+    grids = []
+    for group in phi.groups:
+        rows = parts[group[0]]
+        for i in group[1:]:
+            rows = (rows[:, :, None] * parts[i][:, None]).reshape(len(x), -1)
+        grids.append(rows)
+    return np.hstack(grids) / np.sqrt(len(grids))
+
+
 TWINS = {
+    Interpolation: interpolation,
     Identity: identity,
     OneHot: one_hot,
     Fourier: fourier,
@@ -253,12 +284,91 @@ def test_compiled_callers_get_nan_for_what_is_not_finite():
             if phi.nonzeros:
                 columns, values = out
                 assert ((columns >= 0) & (columns < phi.dimension)).all() and (np.diff(columns, axis=1) > 0).all()
-                assert np.isnan(values[7]).all()
+                # Grids without the coordinate do not see it.
+                assert np.isnan(values[7]).any() and (np.isnan(values[7]).all() or len(getattr(phi, "groups", ())) > 1)
                 values = np.delete(values, 7, axis=0)
                 assert np.array_equal(values, np.delete(phi.sparse(good)[1], 7, axis=0))
             else:
                 assert np.isnan(out[7]).any()
                 assert np.array_equal(np.delete(out, 7, axis=0), np.delete(phi(good), 7, axis=0))
+
+
+@st.composite
+def grids(draw):
+    nodes = []
+    for _ in range(draw(st.integers(1, 5))):
+        widths = st.lists(st.floats(1e-2, 1e3), min_size=1, max_size=5)
+        number = st.builds(lambda first, w: (first + np.cumsum([0, *w])).tolist(), st.floats(-1e3, 1e3), widths)
+        nodes.append(draw(st.integers(2, 7) | number))
+    return nodes
+
+
+def seen_by(phi, seed, n=30):
+    """Observations in and out of the nodes, many of them at one; angles of any length, many a multiple of pi / 4."""
+    rng, columns = np.random.default_rng(seed), []
+    for nodes in phi.nodes:
+        if isinstance(nodes, int):
+            turn = rng.choice([rng.uniform(-np.pi, np.pi, n), rng.integers(-4, 5, n) * np.pi / 4], axis=0)
+            length = np.exp(rng.normal(size=n))
+            columns += [length * np.cos(turn), length * np.sin(turn)]
+        else:
+            low, high = nodes[0], nodes[-1]
+            anywhere = rng.uniform(1.5 * low - 0.5 * high, 1.5 * high - 0.5 * low, n)
+            columns.append(np.where(rng.random(n) < 0.4, rng.choice(nodes, n), anywhere))
+    return np.stack(columns, axis=1)
+
+
+@for_all(nodes=grids(), seed=seeds)
+def test_interpolation_on_any_grids(nodes, seed):
+    phi = Interpolation(nodes)
+    x = seen_by(phi, seed)
+    # A share of the way between nodes is as good as the difference of numbers up to 1e4 over widths from 1e-2 on.
+    same_as_twin(phi, x, 1e7 * EPS)
+    rows, columns = phi(x), phi.sparse(x)[0]
+    assert (rows >= 0).all() and (np.diff(columns, axis=1) > 0).all()
+    stops = np.cumsum([0, *(np.prod([np.size(n) if np.ndim(n) else n for n in map(phi.nodes.__getitem__, group)])
+                            for group in phi.groups)])  # fmt: skip
+    for first, last in itertools.pairwise(stops):
+        np.testing.assert_allclose(rows[:, first:last].sum(axis=1), 1 / np.sqrt(len(phi.groups)), rtol=8 * EPS)
+    again = pickle.loads(pickle.dumps(phi))
+    assert repr(again) == repr(phi) and again(x).tobytes() == rows.tobytes()
+
+
+def test_interpolation_is_exact_at_nodes_and_for_multilinear_functions():
+    first, second = [-1.2, -0.5, -0.4, 0.6], [-0.07, 0.0, 0.07]
+    phi = Interpolation([first, second])
+    at = np.array(list(itertools.product(first, second)))
+    assert np.array_equal(phi(at), np.eye(12))
+    x = np.random.default_rng(0).uniform([-1.2, -0.07], [0.6, 0.07], (200, 2))
+    function = lambda x: 2.0 - x[:, 0] + 30.0 * x[:, 1] - 7.0 * x[:, 0] * x[:, 1]  # noqa: E731
+    np.testing.assert_allclose(phi(x) @ function(at), function(x), rtol=0, atol=100 * EPS)
+    # Outside it is what it is at the nearest place of the box.
+    assert np.array_equal(phi(x * 9), phi(np.clip(x * 9, [-1.2, -0.07], [0.6, 0.07])))
+
+
+def test_angles_go_around_the_circle():
+    phi = Interpolation([8])
+    at = np.arange(8) * np.pi / 4 - np.pi
+    np.testing.assert_allclose(phi(np.stack([np.cos(at), np.sin(at)], axis=1)), np.eye(8), rtol=0, atol=8 * EPS)
+    # The two signs of pi are one place, and lengths do not matter.
+    assert np.array_equal(phi([[-1.0, 0.0], [-1.0, -0.0], [-7.0, 0.0]]), np.eye(8)[[0, 0, 0]])
+    above, below = phi([[-1.0, 1e-3], [-1.0, -1e-3]])
+    np.testing.assert_allclose(above[[0, 7]], below[[0, 1]], rtol=1e-12)
+    assert np.flatnonzero(above).tolist() == [0, 7] and np.flatnonzero(below).tolist() == [0, 1]
+    assert phi([0.0, 0.0])[4] == 1.0  # no angle counts as 0
+
+
+def test_a_compiled_environment_takes_interpolation():
+    phi, car = MAPS["interpolation"], dmq.kernels.EnvironmentHandle(dmq.kernels.MountainCar(30))
+    episode = dmq.kernels.Episode(car, phi, dmq.kernels.Stream(1))
+    raw = dmq.kernels.Episode(car, Identity([-1.0, -1.0], [1.0, 1.0]), dmq.kernels.Stream(1))
+    for number in range(5):
+        episode.reset(number)
+        raw.reset(number)
+        for level in range(30):
+            x = raw.features()[None] * np.sqrt(2)
+            np.testing.assert_allclose(episode.features(), interpolation(phi, x)[0], rtol=0, atol=1e-12)
+            assert episode.step(level % 3) == raw.step(level % 3) == -1.0
 
 
 def test_one_hot_takes_only_its_integers():
@@ -362,6 +472,14 @@ def test_bad_arguments_are_named():
             (ValueError, "^tiles: expected an integer or shape", TileCoding, [0], [1], [2, 3], 1),
             (ValueError, r"^tiles\[1\]: expected an integer in", TileCoding, [0, 0], [1, 1], [2, 0], 1),
             (TypeError, r"^tiles\[0\]: expected an integer", TileCoding, [0, 0], [1, 1], [2, 0.5], 1),
+            (TypeError, "^nodes: expected a list with an entry", Interpolation, 3),
+            (TypeError, "^nodes: expected a list with an entry", Interpolation, []),
+            (ValueError, r"^nodes\[1\]: expected an integer in", Interpolation, [[0, 1], 1]),
+            (ValueError, r"^nodes\[0\]: expected at least 2 ascending", Interpolation, [[0.0]]),
+            (ValueError, r"^nodes\[0\]: expected at least 2 ascending", Interpolation, [[0.0, 0.0]]),
+            (ValueError, r"^nodes\[0\]: expected finite", Interpolation, [[0.0, np.inf]]),
+            (ValueError, r"^nodes\[0\]: expected last - first to be", Interpolation, [[-1.7e308, 1.7e308]]),
+            (ValueError, "^nodes: expected a dimension of at most", Interpolation, [10**5, 10**5]),
             (ValueError, "^tilings: expected an integer in", TileCoding, [0], [1], 2, 0),
             (ValueError, "^tiles: expected a dimension of at most", TileCoding, [0, 0], [1, 1], 10**5, 8),
             (ValueError, "^inputs: expected an integer in", RandomFourier, 0, 2),

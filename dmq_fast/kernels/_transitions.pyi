@@ -1,10 +1,9 @@
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 _Floats = NDArray[np.float64]
-_Integers = NDArray[np.integer]
 
 class Transitions:
     def __new__(cls, horizon: int, n_actions: int, dimension: int, ridge: float) -> Self: ...
@@ -28,26 +27,26 @@ class Transitions:
     def lengths(self) -> NDArray[np.int64]: ...
     def add_rows(
         self,
-        sizes: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        values: _Floats,
-        actions: NDArray[np.int64],
-        rewards: _Floats,
+        sizes: NDArray[np.integer[Any]],
+        columns: NDArray[np.integer[Any]],
+        values: ArrayLike,
+        actions: NDArray[np.integer[Any]],
+        rewards: ArrayLike,
     ) -> None: ...
-    def gram(self, weights: _Floats | None = None) -> _Floats: ...
-    def leverages(self, inverse: _Floats) -> _Floats: ...
+    def gram(self, weights: ArrayLike | None = None) -> _Floats: ...
+    def leverages(self, inverse: ArrayLike) -> _Floats: ...
     def fit(
         self,
-        inverse: _Floats,
-        low: _Floats,
-        top: _Floats,
-        weights: _Floats | None = None,
+        inverse: ArrayLike,
+        low: ArrayLike,
+        top: ArrayLike,
+        weights: ArrayLike | None = None,
         returns: bool = False,
         unknown: NDArray[np.bool_] | None = None,
     ) -> tuple[_Floats, _Floats]: ...
-    def plan(self, omega: _Floats, inverse: _Floats, low: _Floats, top: _Floats) -> None: ...
+    def plan(self, omega: ArrayLike, inverse: ArrayLike, low: ArrayLike, top: ArrayLike) -> None: ...
     def refresh(self) -> None: ...
-    def choose(self, level: int, features: _Floats, earned: float, uniform: float) -> int: ...
+    def choose(self, level: int, features: ArrayLike, earned: float, uniform: float) -> int: ...
     @property
     def first(self) -> NDArray[np.int64]: ...
     def sums(self) -> _Floats: ...

@@ -650,8 +650,10 @@ cdef class Interpolation(FeatureMap):
                 first += 2
                 continue
             array = as_floats(f"nodes[{i}]", places, (None,))
-            if len(array) < 2 or (np.diff(array) <= 0).any():
+            if len(array) < 2 or (array[1:] <= array[:len(array) - 1]).any():
                 raise ValueError(f"nodes[{i}]: expected at least 2 ascending numbers, got {array.tolist()}")
+            if array.max() / 2 - array.min() / 2 > np.finfo(np.float64).max / 2:
+                raise ValueError(f"nodes[{i}]: expected last - first to be finite, got {array.tolist()}")
             kept.append(frozen(array))
             counts.append(len(array))
             first += 1
@@ -681,7 +683,7 @@ cdef class Interpolation(FeatureMap):
         if n < 0:
             n = -n
             y = (atan2(x[self.input_of[i] + 1], x[self.input_of[i]]) / (2.0 * PI) + 0.5) * n
-            y += 0.0 * (x[self.input_of[i]] + x[self.input_of[i] + 1])
+            y += 0.0 * x[self.input_of[i]] + 0.0 * x[self.input_of[i] + 1]
             low = <Py_ssize_t> y if 0.0 <= y < n else 0
             share = y - low if y < n else y - n
             if low + 1 < n:

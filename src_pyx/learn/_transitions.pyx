@@ -42,6 +42,20 @@ cdef object longer(object array, Py_ssize_t size):
     return out
 
 
+cdef object numbers_in(str name, value, size, least, most):
+    # Integers in [least, most], of a given number, as int64.
+    array = np.asarray(value)
+    if array.ndim == 1 and not array.size:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers in one dimension, got shape {array.shape}, {array.dtype}")
+    if size is not None and len(array) != size:
+        raise ValueError(f"{name}: expected {size} integers, got {len(array)}")
+    if ((array < least) | (array > most)).any():
+        raise ValueError(f"{name}: expected integers in [{least}, {most}], got {array}")
+    return array.astype(np.int64)
+
+
 cdef class Transitions:
     """Steps of episodes that are the same at every level.
 
@@ -101,36 +115,35 @@ cdef class Transitions:
         ----------
         sizes : numpy.ndarray of int, shape (n,)
             Entries of each level, at least one.
-        columns, values : numpy.ndarray, shape (sum of sizes,)
-        actions, rewards : numpy.ndarray, shape (n,)
+        columns : numpy.ndarray of int, shape (m,)
+            Their columns, m the sum of sizes.
+        values : array_like, shape (m,)
+            Finite.
+        actions : numpy.ndarray of int, shape (n,)
+        rewards : array_like, shape (n,)
+            Finite.
 
         Raises
         ------
-        ValueError
-            If a number is out of range, or lengths do not fit.
+        TypeError, ValueError
+            If an argument is of another type or length, or out of range; the message names it. Nothing was added.
         """
-        n, K = len(sizes), self.n_actions
-        sizes, columns = np.asarray(sizes, np.int64), np.asarray(columns, np.int64)
-        actions = np.asarray(actions, np.int64)
-        whole = (n, sizes.sum() if n else 0)
-        if (
-            n > self.horizon
-            or (len(actions), len(columns)) != whole
-            or (len(rewards), len(values)) != whole
-            or (sizes < 1).any()
-            or (columns < 0).any()
-            or (columns >= self.dimension).any()
-            or (actions < 0).any()
-            or (actions >= K).any()
-        ):
-            raise ValueError(f"episode: expected rows, actions and rewards of one length <= {self.horizon}, in range")
+        sizes = numbers_in("sizes", sizes, None, 1, self.dimension)
+        n = len(sizes)
+        if n > self.horizon:
+            raise ValueError(f"sizes: expected at most {self.horizon} levels, got {n}")
+        total = int(sizes.sum())
+        columns = numbers_in("columns", columns, total, 0, self.dimension - 1)
+        values = as_floats("values", values, (total,))
+        actions = numbers_in("actions", actions, n, 0, self.n_actions - 1)
+        rewards = as_floats("rewards", rewards, (n,))
         kept = n if n < self.horizon or n == 1 else n - 1
         rows, steps, entries = self.n_rows, self.n_steps, int(self._begin[self.n_rows])
         self._begin = longer(self._begin, rows + n + 1)
         self._begin[rows + 1:rows + n + 1] = entries + np.cumsum(sizes)
-        self._columns, self._values = (longer(x, entries + whole[1]) for x in (self._columns, self._values))
-        self._columns[entries:entries + whole[1]] = columns
-        self._values[entries:entries + whole[1]] = values
+        self._columns, self._values = (longer(x, entries + total) for x in (self._columns, self._values))
+        self._columns[entries:entries + total] = columns
+        self._values[entries:entries + total] = values
         self._seen[columns] = True
         self._row, self._action, self._next, self._reward = (
             longer(x, steps + kept) for x in (self._row, self._action, self._next, self._reward)
@@ -155,12 +168,17 @@ cdef class Transitions:
 
         Parameters
         ----------
-        weights : numpy.ndarray, shape (n_episodes,), optional
+        weights : array_like, shape (n_episodes,), optional
             Those of the episodes. Default: 1.
 
         Returns
         -------
         numpy.ndarray, shape (K, s, s)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `weights` have another dtype or shape, or are not finite.
         """
         cdef int64_t[::1] place = self.places(), begin = self._begin, row = self._row, action = self._action
         cdef int32_t[::1] columns = self._columns
@@ -178,7 +196,22 @@ cdef class Transitions:
         return np.asarray(out)
 
     def leverages(self, inverse):
-        """Return phi^T V_a^-1 phi of every row and action, given the inverses (K, s, s): shape (n_rows, K)."""
+        """Return phi^T V_a^-1 phi of every row and action.
+
+        Parameters
+        ----------
+        inverse : array_like, shape (K, s, s)
+            V_a^-1 on the support.
+
+        Returns
+        -------
+        numpy.ndarray, shape (n_rows, K)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `inverse` has another dtype or shape, or is not finite.
+        """
         cdef const double[:, :, ::1] inv = self.as_inverse(inverse)
         cdef int64_t[::1] place = self.places(), begin = self._begin
         cdef int32_t[::1] columns = self._columns
@@ -205,11 +238,11 @@ cdef class Transitions:
 
         Parameters
         ----------
-        inverse : numpy.ndarray, shape (K, s, s)
+        inverse : array_like, shape (K, s, s)
             V_a^-1 on the support.
-        low, top : numpy.ndarray, shape (T,)
+        low, top : array_like, shape (T,)
             Least and largest value of a state by level, in points.
-        weights : numpy.ndarray, shape (n_episodes,), optional
+        weights : array_like, shape (n_episodes,), optional
         returns : bool, default False
             Fit returns instead of values.
         unknown : numpy.ndarray of bool, shape (n_rows, K), optional
@@ -219,7 +252,12 @@ cdef class Transitions:
         -------
         theta : numpy.ndarray, shape (T, K, s)
         values : numpy.ndarray, shape (n_episodes,)
-            Fitted values of the states in which the episodes began.
+            Fitted values of the states in which the episodes began, with T levels left; 0 of an episode without any.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument has another dtype or shape, or is not finite; the message names it.
         """
         cdef const double[:, :, ::1] inv = self.as_inverse(inverse)
         cdef int64_t[::1] place = self.places(), begin = self._begin, row = self._row, action = self._action
@@ -233,9 +271,10 @@ cdef class Transitions:
         cdef bint follow = returns, hopeful = unknown is not None
         hidden = np.zeros((m if hopeful else 0, K), np.uint8)
         if hopeful:
-            if np.shape(unknown) != hidden.shape:
-                raise ValueError(f"unknown: expected shape {hidden.shape}, got {np.shape(unknown)}")
-            hidden[:] = unknown
+            given = np.asarray(unknown)
+            if given.shape != hidden.shape or given.dtype != bool:
+                raise ValueError(f"unknown: expected bools of shape {hidden.shape}, got {given.dtype}, {given.shape}")
+            hidden[:] = given
         cdef unsigned char[:, ::1] hide = hidden
         cdef double[:, :, ::1] theta = np.zeros((T, K, s))
         cdef double[:, ::1] moment = np.zeros((K, s))
@@ -280,8 +319,10 @@ cdef class Transitions:
                         if x > best:
                             best, greedy[i] = x, a
                     V[i] = lows[k] + min(max(best, 0.0), span)
-        begun = np.asarray(self._row)[np.minimum(np.asarray(first)[:self.n_episodes], max(n - 1, 0))]
-        return np.asarray(theta), np.asarray(V)[begun] if n else np.zeros(self.n_episodes)
+        begun = self.lengths > 0
+        values_at_start = np.zeros(self.n_episodes)
+        values_at_start[begun] = np.asarray(V)[self._row[self._first[:self.n_episodes][begun]]]
+        return np.asarray(theta), values_at_start
 
     # ---- Playing by the plan
 
@@ -290,10 +331,10 @@ cdef class Transitions:
 
         Parameters
         ----------
-        omega : numpy.ndarray, shape (H, K, s)
+        omega : array_like, shape (H, K, s)
             Fitted optimistic values, by level.
-        inverse : numpy.ndarray, shape (K, s, s)
-        low, top : numpy.ndarray, shape (H,)
+        inverse : array_like, shape (K, s, s)
+        low, top : array_like, shape (H,)
         """
         support = self.support
         omega = as_floats("omega", omega, (self.horizon, self.n_actions, len(support)))
@@ -320,7 +361,7 @@ cdef class Transitions:
         Parameters
         ----------
         level : int
-        features : numpy.ndarray, shape (d,)
+        features : array_like, shape (d,)
         earned : float
             Not used: values do not depend on the past.
         uniform : float
