@@ -291,7 +291,7 @@ WRONG = [
     ),
     ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
     ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
-    ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
+    ("learn gym:Pendulum-v1", "expected a Discrete action space, got Box"),
     ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
     ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
     ("run cart-pole --features waves", "features: expected one of interpolation, fourier, tiles, rbf, got 'waves'"),

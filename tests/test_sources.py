@@ -118,3 +118,20 @@ def test_what_nothing_can_be_made_of_is_refused(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     refused([(lambda: as_environment(CLIFF, 5), ImportError, r'pip install "dmq-fast\[gym\]"')])
+
+
+def test_the_look_at_real_numbers_plays_actions_of_several_integers():
+    class Pairs(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+        action_space = gymnasium.spaces.MultiDiscrete([2, 3])
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            assert action in self.action_space
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    env = as_environment(Pairs, horizon=4, features="interpolation")
+    assert env.n_actions == 6 and env.dimension > 4

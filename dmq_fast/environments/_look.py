@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.environments.views import actions_of
 from dmq_fast.features import Interpolation
 
 __all__ = ["UNBOUNDED", "Look", "default_hold", "interpolation", "look_at"]
@@ -49,18 +50,22 @@ def look_at(env: Any, limit: int) -> Look:
     Parameters
     ----------
     env : gymnasium.Env
-        With observations in a Box of real numbers, vectors, and discrete actions. It is stepped.
+        With observations in a Box of real numbers, vectors, and few actions. It is stepped.
     limit : int
         Steps of an episode, at most.
+
+    Raises
+    ------
+    TypeError
+        If the actions are not few.
     """
-    space, rng = env.observation_space, np.random.default_rng(0)
+    space, actions, rng = env.observation_space, actions_of(env.action_space), np.random.default_rng(0)
     seen: list[Any] = []
     for episode in range(EPISODES):
         observation, _ = env.reset(seed=episode)
         seen.append(observation)
         for _ in range(min(limit, MOST_STEPS - len(seen))):
-            action = int(rng.integers(env.action_space.n)) + int(env.action_space.start)
-            observation, _, terminated, truncated, _ = env.step(action)
+            observation, _, terminated, truncated, _ = env.step(actions.element(int(rng.integers(actions.n))))
             seen.append(observation)
             if terminated or truncated:
                 break
