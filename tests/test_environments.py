@@ -358,12 +358,11 @@ def test_make_refuses_by_name():
     refused(
         (functools.partial(make, name, **parameters), ValueError, words)
         for name, parameters, words in (
-            ("locks", {}, f"{names} or gym:ID, got 'locks'; did you mean 'lock'"),
+            ("locks", {}, f"{names} or bsuite:ID, got 'locks'; did you mean 'lock'"),
             ("nothing", {}, f"{names}, got 'nothing'$"),
             ("lock", {"horizn": 3}, "lock: expected parameters among horizon, .*'horizn'; did you mean 'horizon'"),
             ("lock", {"horizon": 3, "colour": 3}, "lock: .* got 'colour'$"),
             ("lock", {}, "lock: expected the parameter horizon, got none"),
-            ("gym:FrozenLake-v1", {}, "gym:FrozenLake-v1: expected the parameter horizon, got none"),
         )
     )
 

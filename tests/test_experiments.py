@@ -335,7 +335,7 @@ def test_each_learner_has_its_own_parameters():
     algorithms = [{"name": "self-stopping", "epsilon": 0.1}, {"name": "dmq", "variant": "frugal"}]
     spec = experiments.read({"environments": [{"name": "lock", "horizon": 4}], "algorithms": algorithms})
     stopping, frugal = (cell.algorithm_parameters for cell in spec.cells)
-    assert stopping == {"epsilon": 0.1, "delta": 0.05, "mode": "strict", "homogeneous": "auto"}
+    assert stopping == {"epsilon": 0.1, "delta": 0.05, "mode": "auto", "homogeneous": "auto"}
     assert frugal["variant"] == "frugal" and frugal["n_samples"] == 100
     assert spec.cells[0].id == "00d124724a75ea8a300c"  # that of 0.2.0, where it was "dmq" with an epsilon
 
