@@ -337,7 +337,11 @@ def test_each_learner_has_its_own_parameters():
     stopping, frugal = (cell.algorithm_parameters for cell in spec.cells)
     assert stopping == {"epsilon": 0.1, "delta": 0.05, "mode": "auto", "homogeneous": "auto"}
     assert frugal["variant"] == "frugal" and frugal["n_samples"] == 100
-    assert spec.cells[0].id == "00d124724a75ea8a300c"  # that of 0.2.0, where it was "dmq" with an epsilon
+    by_level = {"name": "self-stopping", "epsilon": 0.1, "homogeneous": False}
+    for algorithm in (by_level, by_level | {"mode": "strict"}):
+        alone = experiments.read({"environments": [{"name": "lock", "horizon": 4}], "algorithms": [algorithm]})
+        assert alone.cells[0].id == "00d124724a75ea8a300c"  # that of 0.2.0, where it was "dmq" with an epsilon
+    assert spec.cells[0].id != alone.cells[0].id
 
 
 def test_a_sweep_declares_ranges_as_texts(tmp_path):

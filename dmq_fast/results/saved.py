@@ -58,14 +58,18 @@ FORMS: dict[str, dict[str, Form]] = {
             "test_size": int,
             "mean_return": int | float | None,
             "interval": [float, float],
-            "loss_quantile": float,
-            "p_min": float,
-            "disagreements": [dict],
         },
     },
     "baseline": ANY_RUN | {"algorithm": str},
 }
 """The entries of headers that the package reads, by kind of result."""
+
+
+BY_FITS: dict[str, Form] = {"loss_quantile": float, "p_min": float, "disagreements": [dict]}
+"""Entries of `stopping` of a run whose promise rests on fits."""
+
+BY_RETURNS: dict[str, Form] = {"candidates": int, "look_ahead": int, "predicted": float | None, "upside": float | None}
+"""Those of one whose promise rests on returns."""
 
 
 def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
@@ -207,7 +211,9 @@ def decode_stopping(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> 
     """Return policy and estimates."""
     policies, theta = policies_of(arrays, ["policy"])
     stopping = renamed(header["stopping"])
-    if stopping["mean_return"] is not None:
+    tested = "tested" in header["parameters"]
+    check_form("header.stopping", stopping, BY_RETURNS if tested else BY_FITS)
+    if stopping["mean_return"] is not None and not tested:
         for name in ("upsides", "largest_v"):
             check_form(f"stopping.{name}", by_level := stopping[name], [float])
             if len(by_level) != len(theta):

@@ -356,6 +356,13 @@ class TestedRun:
         low, high = bounds[0].tolist()
         return betting_interval(self.tested, low, high, self.aim.delta)
 
+    def known_bounds(self) -> tuple[float, float]:
+        """Return what is known of the value of any policy, in points."""
+        if self.rewards.bounds is None or self.left_range():
+            return -math.inf, math.inf
+        low, high = self.rewards.bounds[0].tolist()
+        return low, high
+
     # ---- What surrounds it
 
     def generator(self) -> np.random.Generator:
@@ -382,7 +389,7 @@ class TestedRun:
     def outcome(self) -> dict[str, Any]:
         """Return what was learned so far, as data that JSON can hold."""
         passed = self.status == TESTED
-        low, high = self.interval() if passed else (-math.inf, math.inf)
+        low, high = self.interval() if passed else self.known_bounds()
         mean = float(self.tested.mean()) if passed else None
         seen = [min(self.data.earned), max(self.data.earned)] if self.data.earned else None
         bounds = [self.rewards.low, self.rewards.high] if self.rewards.known else None
@@ -421,6 +428,8 @@ class TestedRun:
         earned = np.array(self.data.earned)
         if len(earned) > 1 and np.ptp(earned) == 0.0:
             found.append("all episodes had the same return: nothing shows which actions are better")
+        if self.status != TESTED:
+            found.append("no policy was tested: nothing is known about the returned policy")
         if self.left_range():
             wrong = self.rewards.outside(earned, 0)[0]
             found.append(self.rewards.refusal(float(earned[wrong]), 0, earned))

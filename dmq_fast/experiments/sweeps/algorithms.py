@@ -301,7 +301,9 @@ def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]
     shared = parameters.get("homogeneous", defaults["homogeneous"])
     kept = {key: value for key, value in kept.items() if key != "homogeneous"}
     kept |= {} if shared in (False, "no") else {"homogeneous": shared}  # the runs of 0.2.0 had data by level
-    if kept.get("mode") in ("strict", "quick"):
+    if kept.get("mode") == "strict":  # "auto" is that, but for features in which Q* is not linear
+        del kept["mode"]
+    if kept.get("mode") == "quick":
         kept["strict"] = kept.pop("mode") == "strict"
     return "dmq", {"sampler": "rollout", "variant": "adaptive"} | kept
 
