@@ -175,8 +175,9 @@ class Ledger:
         self.trajectories = dict.fromkeys(purposes, 0)
         self.seconds = dict.fromkeys(phases, 0.0)
         before = 0.0 if book is None else book.elapsed
-        self.began = time.perf_counter() - before
+        # First the watch, so that what a journal records of it is no less than the time that a result tells.
         self.watch = None if budget.max_seconds is None else Stopwatch(budget.max_seconds, before)
+        self.began = time.perf_counter() - before
 
     # Answers
 
