@@ -13,7 +13,7 @@ from dmq_fast.features import Seen
 from dmq_fast.observing import Anything, ArrayForm, Form, Numbers, OneHot
 from dmq_fast.spaces import Arrays, Finite, Integer, Product, finite
 
-__all__ = ["FIRST", "Features", "View", "actions_of", "as_history", "view_of_object", "view_of_space"]
+__all__ = ["FIRST", "View", "actions_of", "as_history", "view_of_object", "view_of_space"]
 
 Features = Callable[[NDArray[Any]], NDArray[np.float64]]
 

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -52,3 +53,9 @@ class Learner:
     @property
     def stopped(self) -> bool: ...
     def run(self, returns: NDArray[np.float64], deadline: float | None = None) -> bool: ...
+
+@disjoint_base
+class Sharing:
+    def __new__(cls, groups: Sequence[int] | None, horizon: int) -> Self: ...
+
+def as_labels(groups: Sequence[int], horizon: int) -> list[int]: ...

@@ -34,6 +34,9 @@ class SpanLearner(Learner):
 
 @disjoint_base
 class TabularLearner(Learner):
+    def __new__(
+        cls, episode: Episode, *arguments: Any, groups: Sequence[int] | None = None, **options: Any
+    ) -> Self: ...
     @property
     def table(self) -> list[NDArray[np.float64]]: ...
     @property
@@ -62,7 +65,9 @@ class DelayedQLearner(TabularLearner):
 
 @disjoint_base
 class ModelLearner(TabularLearner):
-    def __new__(cls, episode: Episode, optimism: str, *arguments: Any, **options: Any) -> Self: ...
+    def __new__(
+        cls, episode: Episode, optimism: str, *arguments: Any, groups: Sequence[int] | None = None, **options: Any
+    ) -> Self: ...
     def fit(self) -> list[NDArray[np.float64]]: ...
 
 @disjoint_base

@@ -2,9 +2,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
 _Floats = NDArray[np.float64]
 
+@disjoint_base
 class Transitions:
     def __new__(cls, horizon: int, n_actions: int, dimension: int, ridge: float) -> Self: ...
     @property
