@@ -13,7 +13,7 @@ from dmq_fast.features import Seen
 from dmq_fast.observing import Anything, ArrayForm, Form, Numbers, OneHot
 from dmq_fast.spaces import Arrays, Finite, Integer, Product, finite
 
-__all__ = ["FIRST", "View", "actions_of", "as_history", "view_of_object", "view_of_space"]
+__all__ = ["FIRST", "Features", "View", "actions_of", "as_history", "view_of_object", "view_of_space"]
 
 Features = Callable[[NDArray[Any]], NDArray[np.float64]]
 
@@ -116,7 +116,7 @@ def view_of_object(first: Any, features: Features | None, paired: bool) -> View:
     return View(ArrayForm(array.shape, np.float64 if array.dtype.kind == "f" else np.int64, paired), features)
 
 
-def check_features(features: object) -> None:
+def check_features(features: Any) -> None:
     """Raise TypeError unless features are None or can be called."""
     if features is not None and not callable(features):
         raise TypeError(f"features: expected a callable, got {features!r}")
