@@ -16,6 +16,12 @@ from dmq_fast.kernels import SparseRidge
 pytestmark = pytest.mark.kernels
 
 
+def random_rows(n, d, density, seed):
+    """Sparse rows; SciPy's own function has another name for its generator in older versions."""
+    rng = np.random.default_rng(seed)
+    return scipy.sparse.csr_array(rng.random((n, d)) * (rng.random((n, d)) < density))
+
+
 def stream(d, n, seed, s=4):
     """Sparse rows with at most s entries, targets of a linear function with noise, and weights."""
     rng = np.random.default_rng(seed)
@@ -52,7 +58,7 @@ def test_answers_are_exact_or_within_their_bounds(d, n, exact_columns, ridge, se
     exact = np.linalg.solve(v, moment)
     assert model.n == n and model.columns_seen == len(seen) and model.longest_row == longest
     assert model.exact == (len(seen) <= exact_columns and exact_columns > 0)
-    rows = scipy.sparse.random_array((20, d), density=0.3, rng=np.random.default_rng(seed)).tocsr()
+    rows = random_rows(20, d, 0.3, seed)
     full = rows.toarray()
     leverage = np.einsum("ij,ji->i", full, np.linalg.solve(v, full.T))
     found, (low, high) = model.leverage(rows), model.leverage_bounds(rows)
@@ -92,7 +98,7 @@ def test_rows_of_one_entry_are_exact_on_the_diagonal():
 
 
 def test_rows_at_once_are_rows_one_by_one():
-    rows = scipy.sparse.random_array((200, 40), density=0.1, rng=np.random.default_rng(0)).tocsr()
+    rows = random_rows(200, 40, 0.1, 0)
     y, weights = np.arange(200.0), np.linspace(0.0, 2.0, 200)
     one, all_rows, plain = SparseRidge(40, 0.5, 8), SparseRidge(40, 0.5, 8), SparseRidge(40, 0.5, 8)
     all_rows.update_rows(rows, y, weights)
