@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,32 @@ import numpy as np
 
 from dmq_fast._support.files import FileError, replacing
 
-__all__ = ["read", "write"]
+__all__ = ["load", "read", "save", "write"]
 
 VERSIONS = {"Ridge": 1, "RidgeArms": 1, "SecondMoment": 1, "SparseRidge": 1}
 """The version of the files of each class: raised by a change that an older reader could not understand."""
+
+
+def save(path: str | os.PathLike[str], made: Any, names: Sequence[str]) -> None:
+    """Write an object that can be pickled: the arguments it is made of, by these names, and its state.
+
+    None among the arguments is written as -1.
+    """
+    make, arguments, state = made.__reduce__()
+    given = {name: -1 if one is None else one for name, one in zip(names, arguments, strict=True)}
+    write(path, make.__name__, given | {name: value for name, value in state.items() if name != "version"})
+
+
+def load(path: str | os.PathLike[str], make: type[Any], names: Sequence[str], version: int) -> Any:
+    """Return the object that `save` wrote; `version` is that of its states. Raises what `read` raises."""
+    contents = read(path, make.__name__)
+    try:
+        given = [contents.pop(name) for name in names]
+        new = make(*(None if one == -1 else one for one in given))
+        new.__setstate__({"version": version, **contents})
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path}: expected a file of {make.__name__}.save: {error}") from error
+    return new
 
 
 def write(path: str | os.PathLike[str], kind: str, contents: Mapping[str, Any]) -> None:

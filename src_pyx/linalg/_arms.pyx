@@ -26,8 +26,7 @@ from dmq_fast.kernels._validate cimport (
 
 import numpy as np
 
-from dmq_fast._support.files import FileError
-from dmq_fast.kernels._saved import read, write
+from dmq_fast.kernels._saved import load, save
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
@@ -49,6 +48,9 @@ cdef enum:
 
 # Version of pickled states.
 cdef int STATE = 1
+
+# What an object is made of, in files.
+NAMES = ("n_arms", "dimension", "regularization")
 
 # Discounts let lambda fall to this share of the mean diagonal of V, or to its square, and then raise it.
 cdef double LOST = 2.0 ** -500
@@ -748,12 +750,7 @@ cdef class RidgeArms:
         OSError
             If it cannot be written.
         """
-        state = self.__reduce__()[2]
-        del state["version"]
-        write(
-            path, "RidgeArms",
-            {"n_arms": self.n_arms, "dimension": self.dimension, "regularization": self.regularization, **state},
-        )
+        save(path, self, NAMES)
 
     @staticmethod
     def load(path):
@@ -766,13 +763,7 @@ cdef class RidgeArms:
         FileError
             If it is not a file of `save`, is damaged, or of a later version; a ValueError.
         """
-        contents = read(path, "RidgeArms")
-        try:
-            new = RidgeArms(*(contents.pop(name) for name in ("n_arms", "dimension", "regularization")))
-            new.__setstate__({"version": STATE, **contents})
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(f"{path}: expected a file of RidgeArms.save: {error}") from error
-        return new
+        return load(path, RidgeArms, NAMES, STATE)
 
     def copy(self):
         """Return independent arms in the same state, bit for bit."""

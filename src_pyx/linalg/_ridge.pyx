@@ -29,11 +29,13 @@ from dmq_fast.kernels._validate cimport (
 
 import numpy as np
 
-from dmq_fast._support.files import FileError
-from dmq_fast.kernels._saved import read, write
+from dmq_fast.kernels._saved import load, save
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
+
+# What an object is made of, in files.
+NAMES = ("dimension", "regularization", "targets")
 
 
 cdef enum:
@@ -1356,13 +1358,7 @@ cdef class Ridge:
         OSError
             If it cannot be written.
         """
-        state = self.__reduce__()[2]
-        del state["version"]
-        targets = self._columns if self._several else -1
-        write(
-            path, "Ridge",
-            {"dimension": self.dimension, "regularization": self.regularization, "targets": targets, **state},
-        )
+        save(path, self, NAMES)
 
     @staticmethod
     def load(path):
@@ -1375,14 +1371,7 @@ cdef class Ridge:
         FileError
             If it is not a file of `save`, is damaged, or of a later version; a ValueError.
         """
-        contents = read(path, "Ridge")
-        try:
-            targets = contents.pop("targets")
-            new = Ridge(contents.pop("dimension"), contents.pop("regularization"), None if targets == -1 else targets)
-            new.__setstate__({"version": STATE, **contents})
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(f"{path}: expected a file of Ridge.save: {error}") from error
-        return new
+        return load(path, Ridge, NAMES, STATE)
 
     def copy(self):
         """Return an independent Ridge in the same state, bit for bit."""

@@ -20,11 +20,13 @@ from dmq_fast.kernels._validate cimport (
 
 import numpy as np
 
-from dmq_fast._support.files import FileError
-from dmq_fast.kernels._saved import read, write
+from dmq_fast.kernels._saved import load, save
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
+
+# What an object is made of, in files.
+NAMES = ("dimension", "regularization", "exact_columns")
 
 cdef extern from "dmq_arms.h":
     void look "dmq_look"(
@@ -726,12 +728,7 @@ cdef class SparseRidge:
         OSError
             If it cannot be written.
         """
-        _, (d, regularization, exact_columns), state = self.__reduce__()
-        del state["version"]
-        write(
-            path, "SparseRidge",
-            {"dimension": d, "regularization": regularization, "exact_columns": exact_columns, **state},
-        )
+        save(path, self, NAMES)
 
     @staticmethod
     def load(path):
@@ -744,13 +741,7 @@ cdef class SparseRidge:
         FileError
             If it is not a file of `save`, is damaged, or of a later version; a ValueError.
         """
-        contents = read(path, "SparseRidge")
-        try:
-            new = SparseRidge(*(contents.pop(name) for name in ("dimension", "regularization", "exact_columns")))
-            new.__setstate__({"version": STATE, **contents})
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(f"{path}: expected a file of SparseRidge.save: {error}") from error
-        return new
+        return load(path, SparseRidge, NAMES, STATE)
 
     def __repr__(self):
         kind = "exact" if self._exact else "approximate"
