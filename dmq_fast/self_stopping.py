@@ -28,7 +28,7 @@ from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
 from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of
 from dmq_fast.stopping.duels import Contradiction, Duels
-from dmq_fast.stopping.episodes import Episodes
+from dmq_fast.stopping.episodes import PURPOSES, Episodes
 from dmq_fast.stopping.levels import Difference, difference, split
 from dmq_fast.stopping.linearity import Disagreement, disagreements
 from dmq_fast.stopping.outcome import CONTRADICTION, Outcome, coarse, interval, mean_interval
@@ -38,9 +38,6 @@ from dmq_fast.stopping.units import Units
 __all__ = ["PURPOSES", "Report", "SelfStoppingRun"]
 
 Floats = NDArray[np.float64]
-
-PURPOSES = ("explore", "refine", "test")
-"""Purposes of episodes: to find outcomes that no episode showed, to settle the noise, to test a policy."""
 
 # The floor that only what was never tried reaches: after a visit the chance of a hidden outcome is below 1.
 NEVER_TRIED = 1.0

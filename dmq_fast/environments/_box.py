@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support.checks import integer, one_of
-from dmq_fast.environments._look import UNBOUNDED, Look, interpolation
+from dmq_fast.environments._look import MOST_NODES, UNBOUNDED, Look, interpolation
 from dmq_fast.features import RBF, FeatureMap, Fourier, TileCoding, grid
 
 __all__ = ["CART_POLE", "MOUNTAIN_CAR", "Box", "box_features", "box_of"]
@@ -46,9 +46,6 @@ TILINGS = 4
 INTERPOLATION = "interpolation"
 """Features in which Q* is only nearly linear, for runs by returns."""
 
-# Nodes of a coordinate.
-NODES = 12
-
 
 def box_features(box: Box, kind: str, order: int | None = None) -> tuple[FeatureMap, int]:
     """Make a feature map of a box.
@@ -76,7 +73,7 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
     m = len(box.low)
     if kind == INTERPOLATION:
         look = Look(np.array(box.low), np.array(box.high), np.stack([SEEN[box].low, SEEN[box].high]))
-        order = NODES if order is None else integer("order", order, 2)
+        order = MOST_NODES if order is None else integer("order", order, 2)
         return interpolation(look, order), order
     if order is None:
         most, moderate = ORDERS[kind]

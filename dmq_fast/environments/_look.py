@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dmq_fast.environments.views import actions_of
 from dmq_fast.features import Interpolation
 
-__all__ = ["UNBOUNDED", "Look", "default_hold", "interpolation", "look_at"]
+__all__ = ["MOST_NODES", "UNBOUNDED", "Look", "default_hold", "interpolation", "look_at"]
 
 Floats = NDArray[np.float64]
 

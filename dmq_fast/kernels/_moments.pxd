@@ -45,6 +45,9 @@ cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix)
 # `value` as an array of int32, each in [0, d).
 cdef object as_columns(value, str name, Py_ssize_t d)
 
+# The row (d,) with some finite values at some columns, in any order; the values of one column add up.
+cdef object dense_row(indices, values, Py_ssize_t d)
+
 # The upper triangle of an argument (d, d), d >= 1, as the lower one of a new array. ValueError if it is not finite, or
 # cannot be that of a positive semidefinite matrix.
 cdef object lower_of(value, str name)

@@ -18,7 +18,7 @@ from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult
 from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers import Sampler, check_shown
-from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun, repeats
+from dmq_fast.self_stopping import PURPOSES, Report, SelfStoppingRun, repeats
 from dmq_fast.stopping.aim import MODES, TESTED, Aim
 from dmq_fast.stopping.tuning import TUNING, Tuning
 from dmq_fast.tested import TestedRun
@@ -134,11 +134,11 @@ class SelfStopping(Learner[SelfStoppingResult]):
         header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()}
         header |= {"tuning": changes} if changes else {}
         header |= {"groups": list(self.groups)} if self.aim.repeats > 1 else {}
-        if self.aim.mode == TESTED:
-            journal = resources.open_journal(TESTED, header)
-            return TestedSession(resources, Ledger(resources.budget, journal, PURPOSES, ("rollouts",)), self.aim)
-        journal = resources.open_journal("adaptive", header)
+        tested = self.aim.mode == TESTED
+        journal = resources.open_journal(TESTED if tested else "adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
+        if tested:
+            return TestedSession(resources, ledger, self.aim)
         return StoppingSession(resources, ledger, self.aim, self.tuning, self.groups)
 
     def __repr__(self) -> str:
@@ -149,21 +149,29 @@ class SelfStopping(Learner[SelfStoppingResult]):
         )
 
 
-class StoppingSession(Session[SelfStoppingResult]):
-    """One self-stopping run."""
+class PlannedSession(Session[SelfStoppingResult]):
+    """One run that makes plans, and tells of them."""
 
-    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, groups: Groups) -> None:
-        super().__init__(resources, ledger)
-        progress = self.planned if callable(resources.progress) else None
-        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning, groups)
-
-    def run(self) -> None:
-        """Run until a policy has passed its test, or a budget is used up."""
-        self.status = self.algorithm.learn().status
+    @property
+    def progress(self) -> Report | None:
+        """What the run calls after every plan, if somebody wants to know."""
+        return self.planned if callable(self.resources.progress) else None
 
     def planned(self, phase: str, upside: float) -> None:
         """Call `progress`."""
         self.report(0, 0, phase, upside)
+
+
+class StoppingSession(PlannedSession):
+    """One self-stopping run."""
+
+    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, groups: Groups) -> None:
+        super().__init__(resources, ledger)
+        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, self.progress, tuning, groups)
+
+    def run(self) -> None:
+        """Run until a policy has passed its test, or a budget is used up."""
+        self.status = self.algorithm.learn().status
 
     def result(self) -> SelfStoppingResult:
         """Return what was learned so far."""
@@ -178,21 +186,16 @@ class StoppingSession(Session[SelfStoppingResult]):
         )
 
 
-class TestedSession(Session[SelfStoppingResult]):
+class TestedSession(PlannedSession):
     """One run by returns."""
 
     def __init__(self, resources: Resources, ledger: Ledger, aim: Aim) -> None:
         super().__init__(resources, ledger)
-        progress = self.planned if callable(resources.progress) else None
-        self.algorithm = TestedRun(self.sampler, aim, resources.stream, ledger, progress)
+        self.algorithm = TestedRun(self.sampler, aim, resources.stream, ledger, self.progress)
 
     def run(self) -> None:
         """Run until a policy was tested, or a budget is used up."""
         self.status = self.algorithm.learn()
-
-    def planned(self, phase: str, upside: float) -> None:
-        """Call `progress`."""
-        self.report(0, 0, phase, upside)
 
     def result(self) -> SelfStoppingResult:
         """Return what was learned so far."""

@@ -30,10 +30,13 @@ from dmq_fast.rules import Optimistic
 from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
 from dmq_fast.trajectories import Trajectories
 
-__all__ = ["Episodes"]
+__all__ = ["PURPOSES", "Episodes"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+
+PURPOSES = ("explore", "refine", "test")
+"""Purposes of episodes: to find outcomes that no episode showed, to settle the noise or get better, to test."""
 
 # Most episodes of a piece, if a chunk holds them: few, so that workers share the pieces of a test.
 PIECE = 8

@@ -24,6 +24,7 @@ from dmq_fast.kernels import Stream
 from dmq_fast.samplers import Sampler
 from dmq_fast.samplers.streams import OWN_CALLS
 from dmq_fast.stopping.aim import TESTED, Aim
+from dmq_fast.stopping.episodes import PURPOSES
 from dmq_fast.stopping.outcome import mean_interval
 from dmq_fast.tested.data import Data, SparseEpisodes
 from dmq_fast.tested.intervals import betting_interval
@@ -31,8 +32,6 @@ from dmq_fast.tested.intervals import betting_interval
 __all__ = ["Practice", "TestedRun"]
 
 Floats = NDArray[np.float64]
-
-PURPOSES = ("explore", "refine", "test")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memset
 from dmq_fast.kernels._linalg cimport (
     GROUP, GROUP_SINGLE, dot, downdate_factor, gather, group_size, pack, packed_size, real, score, solve_factor,
 )
-from dmq_fast.kernels._moments cimport Rows, as_columns, rows_in, sparse_rows
+from dmq_fast.kernels._moments cimport Rows, as_columns, dense_row, rows_in, sparse_rows
 from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
     all_finite, entries, flag, integer, integers, is_sparse, matrix, non_negative, number, positive, refuse_not_finite,
@@ -473,14 +473,7 @@ cdef class RidgeArms:
         TypeError, ValueError
             As for `update`; nothing has changed then.
         """
-        cdef cnp.ndarray columns = as_columns(indices, "indices", self.dimension), row = np.zeros(self.dimension)
-        cdef cnp.ndarray numbers = vector(values, "values", cnp.PyArray_DIM(columns, 0))
-        cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
-        cdef Py_ssize_t i
-        refuse_not_finite("values", numbers)
-        for i in range(cnp.PyArray_DIM(columns, 0)):
-            entries(row)[column[i]] += entries(numbers)[i]
-        self.update(arm, row, y, weight)
+        self.update(arm, dense_row(indices, values, self.dimension), y, weight)
 
     def update_rows(self, arms, Phi, y, weights=None):
         """Add a block of rows, as rewards that come late: as many calls of `update`, in their order, to the bit.

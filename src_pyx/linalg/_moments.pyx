@@ -558,6 +558,17 @@ cdef inline bint ready(value):
     )
 
 
+cdef object dense_row(indices, values, Py_ssize_t d):
+    cdef cnp.ndarray columns = as_columns(indices, "indices", d), row = np.zeros(d)
+    cdef cnp.ndarray numbers = vector(values, "values", cnp.PyArray_DIM(columns, 0))
+    cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
+    cdef Py_ssize_t i
+    refuse_not_finite("values", numbers)
+    for i in range(cnp.PyArray_DIM(columns, 0)):
+        entries(row)[column[i]] += entries(numbers)[i]
+    return row
+
+
 cdef object as_columns(value, str name, Py_ssize_t d):
     cdef cnp.ndarray array, out
     cdef const int32_t* narrow

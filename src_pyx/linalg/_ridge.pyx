@@ -9,7 +9,6 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport isfinite, log, sqrt
-from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport (
@@ -19,7 +18,7 @@ from dmq_fast.kernels._linalg cimport (
 )
 from dmq_fast.kernels._linalg cimport products as inner_products
 from dmq_fast.kernels._moments cimport (
-    Rows, add_outer, add_outer_sparse, as_columns, begin_of, lower_of, mirror, rows_in, sparse_rows,
+    Rows, add_outer, add_outer_sparse, begin_of, dense_row, lower_of, mirror, rows_in, sparse_rows,
 )
 from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
@@ -527,14 +526,7 @@ cdef class Ridge:
         TypeError, ValueError
             As for `update`; nothing has changed then.
         """
-        cdef cnp.ndarray columns = as_columns(indices, "indices", self.dimension), row = np.zeros(self.dimension)
-        cdef cnp.ndarray numbers = vector(values, "values", cnp.PyArray_DIM(columns, 0))
-        cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
-        cdef Py_ssize_t i
-        refuse_not_finite("values", numbers)
-        for i in range(cnp.PyArray_DIM(columns, 0)):
-            entries(row)[column[i]] += entries(numbers)[i]
-        self.add_one(row, y, weight)
+        self.add_one(dense_row(indices, values, self.dimension), y, weight)
 
     cdef cnp.ndarray many(self, y, Py_ssize_t m):
         # Targets: of one row if m is negative, otherwise of m.
