@@ -50,7 +50,7 @@ cdef enum:
 cdef int STATE = 1
 
 # What an object is made of, in files.
-NAMES = ("n_arms", "dimension", "regularization")
+cdef tuple NAMES = ("n_arms", "dimension", "regularization")
 
 # Discounts let lambda fall to this share of the mean diagonal of V, or to its square, and then raise it.
 cdef double LOST = 2.0 ** -500

@@ -34,7 +34,7 @@ from dmq_fast.kernels._validate import as_floats, as_numbers
 cnp.import_array()
 
 # What an object is made of, in files.
-NAMES = ("dimension", "regularization", "targets")
+cdef tuple NAMES = ("dimension", "regularization", "targets")
 
 
 cdef enum:

@@ -26,7 +26,7 @@ from dmq_fast.kernels._validate import as_floats, as_numbers
 cnp.import_array()
 
 # What an object is made of, in files.
-NAMES = ("dimension", "regularization", "exact_columns")
+cdef tuple NAMES = ("dimension", "regularization", "exact_columns")
 
 cdef extern from "dmq_arms.h":
     void look "dmq_look"(
