@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sized
 from operator import index
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-__all__ = ["Seed", "check_horizon", "count", "flag", "integer", "number", "one_of", "seeded"]
+__all__ = ["Seed", "check_horizon", "count", "declared", "flag", "integer", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -64,6 +64,11 @@ def flag(name: str, value: bool) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: expected a bool, got {value!r}")
     return bool(value)
+
+
+def declared(name: str, value: Any, source: object) -> Any:
+    """Return an argument, or where it is None what an object declares by an attribute of that name, if it does."""
+    return getattr(source, name, None) if value is None else value
 
 
 def one_of(name: str, value: str, known: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import flag, integer
+from dmq_fast._support.checks import declared, flag, integer
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, address_of
@@ -109,8 +109,7 @@ class CompiledEnv:
         self.numbered = flag("numbered", numbered) and latent is not None
         self._factory = factory
         self._data = tuple(data)
-        declared = getattr(latent, "value_range", None) if value_range is None else value_range
-        self.value_range = as_bounds(declared, self.horizon)
+        self.value_range = as_bounds(declared("value_range", value_range, latent), self.horizon)
         self.noise = None if noise is None else as_noise(noise)
         self.homogeneous = homogeneous if isinstance(homogeneous, bool) else as_labels(homogeneous, self.horizon)
         self.linear = True

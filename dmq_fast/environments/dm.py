@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.checks import declared
 from dmq_fast.environments.gym.batch import own_limit, required
 from dmq_fast.environments.played import PlayedBatch, Step, as_scalar
 from dmq_fast.environments.views import Features, View, view_of_object, view_of_space
@@ -100,8 +101,7 @@ def from_dm_env(
             return view_of_space(AsDiscrete(spec), features, paired)
         return view_of_object(first.reset(None), features, paired)
 
-    if value_range is None:
-        value_range = getattr(made, "value_range", None)
+    value_range = declared("value_range", value_range, made)
     if value_range is None and horizon == 1:
         value_range = range_of(made)
     return DmEnvBatch(
@@ -113,8 +113,8 @@ def from_dm_env(
         features,
         history=history,
         value_range=value_range,
-        noise=getattr(made, "noise", None) if noise is None else noise,
-        homogeneous=getattr(made, "homogeneous", None) if homogeneous is None else homogeneous,
+        noise=declared("noise", noise, made),
+        homogeneous=declared("homogeneous", homogeneous, made),
         seeded=False,
         copies=1,
         name=type(getattr(made, "raw_env", made)).__name__ if name is None else name,

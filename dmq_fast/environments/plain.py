@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.checks import declared
 from dmq_fast.environments.gym.batch import own_limit, required
 from dmq_fast.environments.played import COPIES, PlayedBatch, Step, as_flag, as_scalar
 from dmq_fast.environments.views import Features, View, actions_of, view_of_object, view_of_space
@@ -121,9 +122,9 @@ def from_object(
         required(horizon, own_limit(made)),
         features,
         history=history,
-        value_range=getattr(inside, "value_range", None) if value_range is None else value_range,
-        noise=getattr(inside, "noise", None) if noise is None else noise,
-        homogeneous=getattr(inside, "homogeneous", None) if homogeneous is None else homogeneous,
+        value_range=declared("value_range", value_range, inside),
+        noise=declared("noise", noise, inside),
+        homogeneous=declared("homogeneous", homogeneous, inside),
         seeded=seeding is not None,
         copies=copies,
         name=str(getattr(inside, "name", None) or type(inside).__name__) if name is None else name,

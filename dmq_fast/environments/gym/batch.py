@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import integer
+from dmq_fast._support.checks import declared, integer
 from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, scalar_arguments
 from dmq_fast.environments.played import COPIES, PlayedBatch, Step, as_flag, as_flags, as_scalar, as_shape
 from dmq_fast.environments.views import Features, actions_of, view_of_space
@@ -133,8 +133,8 @@ class GymnasiumBatch(PlayedBatch):
                 horizon,
                 features,
                 history=history,
-                value_range=getattr(inside, "value_range", None) if value_range is None else value_range,
-                noise=getattr(inside, "noise", None) if noise is None else noise,
+                value_range=declared("value_range", value_range, inside),
+                noise=declared("noise", noise, inside),
                 homogeneous=homogeneous,
                 seeded=True,
                 copies=copies,
