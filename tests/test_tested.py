@@ -109,17 +109,19 @@ def test_workers_give_the_same_bits():
         assert bits(run(env, epsilon="20%", workers=1)) == bits(run(env, epsilon="20%", workers=2))
 
 
-def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path):
+@pytest.mark.parametrize("epsilon", [0.2, 0.01])  # pieces of 8 episodes, and larger ones in the test
+def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path, epsilon):
     path = tmp_path / "journal"
-    whole = run(journal=path)
-    assert bits(run()) == bits(whole)
+    whole = run(journal=path, epsilon=epsilon)
+    assert bits(run(epsilon=epsilon)) == bits(whole)
+    assert (whole.stopping["test_size"] > 256) == (epsilon < 0.1)
     contents, ends = path.read_bytes(), [0]
     for _, _, payload in journal.records(contents):
         ends.append(ends[-1] + journal.HEAD.size + len(payload))
     assert len(ends) > 5
     for end in [*ends[1 :: max(1, len(ends) // 25)], ends[-1], (ends[-1] + ends[-2]) // 2]:
         path.write_bytes(contents[:end])
-        assert bits(run(journal=path)) == bits(whole)
+        assert bits(run(journal=path, epsilon=epsilon)) == bits(whole)
         assert len(path.read_bytes()) == len(contents)  # the seconds differ
 
 

@@ -38,8 +38,9 @@ Numbers = NDArray[np.int64]
 PURPOSES = ("explore", "refine", "test")
 """Purposes of episodes: to find outcomes that no episode showed, to settle the noise or get better, to test."""
 
-# Most episodes of a piece, if a chunk holds them: few, so that workers share the pieces of a test.
-PIECE = 8
+# Episodes of a piece, if a chunk holds them: few, so that workers share the pieces of a test and optimistic ones follow
+# what was just seen; but no more than so many pieces in a call, as each takes time of its own.
+PIECE, PIECES = 8, 32
 
 
 class Piece(NamedTuple):
@@ -68,7 +69,6 @@ class Episodes:
     def __init__(self, sampler: Sampler, planner: OptimisticPlanner, stream: Stream, ledger: Ledger) -> None:
         check_shown(sampler, "a self-stopping run")
         self.sampler, self.planner, self.stream, self.ledger = sampler, planner, stream, ledger
-        self._most = sampler.chunks(PIECE)[0]
         # Feature rows by level, or of all levels where some share their data, while a journal is replayed.
         self._rows: list[list[Floats]] = [[] for _ in range(1 if planner.pooled else planner.horizon)]
         self._episode: Episode | None = None
@@ -91,7 +91,7 @@ class Episodes:
         pieces: list[Piece] = []
         for theta, n in shares:
             from_level = 0 if theta is None else self.planner.horizon if level is None else level
-            pieces += [Piece(theta, from_level, min(self._most, n - done)) for done in range(0, n, self._most)]
+            pieces += [Piece(theta, from_level, size) for size in self._sizes(n)]
         if self._episode is not None:
             for piece in pieces:
                 self._answer(
@@ -107,15 +107,19 @@ class Episodes:
     def play_uniformly(self, purpose: str, n: int) -> Numbers:
         """Play n episodes of uniform actions, and return their numbers."""
         first, horizon = self.planner.n_episodes, self.planner.horizon
-        sizes = [min(self._most, n - done) for done in range(0, n, self._most)]
 
         def play(size: int) -> None:
             stream = self.stream.at(self.planner.n_episodes)
             self._add_drawn(self.sampler.unwrapped().trajectories_chunk(Policy.uniform(horizon), size, rng=stream))
 
-        for size in sizes:
+        for size in self._sizes(n):
             self._answer(purpose, Piece(None, 0, size), partial(play, size))
         return np.arange(first, self.planner.n_episodes)
+
+    def _sizes(self, n: int) -> list[int]:
+        """Return the sizes of the pieces of n episodes."""
+        most = self.sampler.chunks(max(PIECE, -(-n // PIECES)))[0]
+        return [min(most, n - done) for done in range(0, n, most)]
 
     def _answer(
         self, purpose: str, piece: Piece, play: Callable[[], None], skip: Callable[[], object] | None = None

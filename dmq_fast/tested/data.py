@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from dmq_fast.engine.journal import Record
 from dmq_fast.engine.ledger import expect
 from dmq_fast.kernels import Episode, Transitions, greedy_actions
-from dmq_fast.stopping.episodes import PIECE, Episodes, Piece
+from dmq_fast.stopping.episodes import Episodes, Piece
 
 __all__ = ["Data", "SparseEpisodes"]
 
@@ -47,6 +46,8 @@ class Data:
         Sum of all rewards of each episode, in points.
     lasted : list of int
         Number of levels of each episode before its end.
+    recent : list of Entries
+        The episodes of the piece that is played.
     """
 
     pooled = True
@@ -56,7 +57,7 @@ class Data:
         self.transitions = Transitions(horizon, n_actions, dimension, ridge)
         self.earned: list[float] = []
         self.lasted: list[int] = []
-        self.recent: deque[Entries] = deque(maxlen=PIECE)
+        self.recent: list[Entries] = []
 
     @property
     def n_episodes(self) -> int:
@@ -122,8 +123,14 @@ class SparseEpisodes(Episodes):
 
     planner: Data  # type: ignore[assignment]
 
+    def _answer(
+        self, purpose: str, piece: Piece, play: Callable[[], None], skip: Callable[[], object] | None = None
+    ) -> None:
+        self.planner.recent.clear()
+        super()._answer(purpose, piece, play, skip)
+
     def _packed(self, first: int, known: Sequence[int]) -> tuple[Sequence[int], Sequence[Any]]:
-        new = list(self.planner.recent)[first - self.planner.n_episodes :]
+        new = self.planner.recent
         integers, floats = [len(new)], []
         for one in new:
             integers += [len(one.sizes), *one.sizes.tolist(), *one.actions.tolist(), *one.columns.tolist()]
