@@ -804,6 +804,13 @@ def test_the_table_says_that_a_value_is_estimated(run, mine):
     assert re.search(r"\nuniform play +0\.\d+, mean of 50 fresh trajectories\n", out)
 
 
+def test_a_long_name_does_not_touch_what_stands_beside_it(run, tmp_path):
+    file = tmp_path / "an_environment_of_my_own.py"
+    file.write_text("from dmq_fast.environments import combination_lock as lock\n")
+    _, out, _ = run("run", "--env-file", f"{file}:lock", "--make", "horizon=2")
+    assert re.search(r"^\S{22,} horizon=2\n", out)
+
+
 def test_no_estimate_where_none_is_wanted(run, mine):
     code, out, _ = run("run", "--env-file", f"{mine}:Coin", "--evaluate", 0)
     assert code == 0 and "unknown: not estimated" in out

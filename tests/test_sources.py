@@ -113,7 +113,11 @@ def test_what_nothing_can_be_made_of_is_refused(monkeypatch):
                 TypeError,
                 "^env: expected a class or function that makes",
             ),
-            (lambda: as_environment("NoSuch-v0", 5), ValueError, r"^env: gymnasium.make\('NoSuch-v0'\) failed"),
+            (
+                lambda: as_environment("NoSuch-v0", 5),
+                ValueError,
+                r"^env: gymnasium.make\('NoSuch-v0'\) failed: .*'minigrid:Mini",
+            ),
         ]
     )
     monkeypatch.setitem(sys.modules, "gymnasium", None)

@@ -74,5 +74,5 @@ def summary_table(summary: dict[str, Any]) -> str:
     from dmq_fast.theory import certificate_table
 
     rows = ((label, as_options(text) if label == "warning" else text) for label, text in summary_rows(summary))
-    text = "\n".join(f"{label:<22}{text}" for label, text in rows)
+    text = "\n".join(f"{label:<21} {text}" for label, text in rows)
     return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text

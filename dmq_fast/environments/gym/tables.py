@@ -99,6 +99,8 @@ def make_environment(identifier: str, **arguments: Any) -> Any:
         return gymnasium.make(identifier, **arguments)
     except Exception as error:  # environments raise exceptions of any type for wrong arguments
         hint = meant(gymnasium, identifier, arguments)
+        if isinstance(error, gymnasium.error.NameNotFound) and ":" not in identifier:
+            hint = f" The package that registers it comes first, as in 'minigrid:MiniGrid-Empty-5x5-v0'.{hint}"
         raise ValueError(f"env: gymnasium.make({identifier!r}) failed: {error}{hint}") from error
 
 
