@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -110,16 +111,20 @@ class ArrayForm:
     paired : bool, optional
         Whether the first observation of the episode and the current one, a pair, are kept as one array: joined along
         the first axis.
+    flat : bool, optional
+        Whether observations, not in pairs, are kept as vectors, as the maps of `features` take them.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: Any, paired: bool = False) -> None:
-        self.single, self.dtype, self.paired = tuple(shape), np.dtype(dtype), paired
+    def __init__(self, shape: Sequence[int], dtype: Any, paired: bool = False, flat: bool = False) -> None:
+        self.single, self.dtype, self.paired, self.flat = tuple(shape), np.dtype(dtype), paired, flat
         self.shape = (2 * (*self.single, 1)[0], *self.single[1:]) if paired else self.single
+        if flat:
+            self.shape = (prod(self.single),)
 
     def keep(self, observation: Any) -> NDArray[Any]:
         """Return one observation as it is kept; see `Form.keep`."""
         if not self.paired:
-            return observed("observation", observation, self.single, self.dtype)
+            return observed("observation", observation, self.single, self.dtype).reshape(self.shape)
         first, current = pair_of(observation)
         parts = [observed("observation", part, self.single, self.dtype) for part in (first, current)]
         return np.concatenate([np.atleast_1d(part) for part in parts])
@@ -142,11 +147,13 @@ class ArrayForm:
             raise ValueError(
                 f"observation: expected shape {self.single}, or (n, ...) of n of them, got {numbers.shape}"
             )
-        return np.ascontiguousarray(observed("observation", block, block.shape, self.dtype)), alone
+        kept = np.ascontiguousarray(observed("observation", block, block.shape, self.dtype))
+        return kept.reshape(len(block), *self.shape), alone
 
     def describe(self) -> dict[str, Any]:
         """Return the form as data; see `Form.describe`."""
-        return {"shape": list(self.single), "dtype": self.dtype.str} | ({"paired": True} if self.paired else {})
+        how = {name: True for name, holds in (("paired", self.paired), ("flat", self.flat)) if holds}
+        return {"shape": list(self.single), "dtype": self.dtype.str} | how
 
 
 class Numbers:
@@ -226,7 +233,8 @@ def described_form(data: Mapping[str, Any]) -> Form:
         return Numbers(described_space(data["space"]))
     if "any" in data:
         return Anything(data["any"] == "list")
-    return ArrayForm(data["shape"], np.dtype(data["dtype"]), bool(data.get("paired", False)))
+    how = [bool(data.get(name, False)) for name in ("paired", "flat")]
+    return ArrayForm(data["shape"], np.dtype(data["dtype"]), *how)
 
 
 class MapObserver:

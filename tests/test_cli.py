@@ -283,7 +283,7 @@ WRONG = [
     ("run gym:CartPole-v1 --horizon 3 --through walls", "through: expected tables or step, got 'walls'"),
     (
         "run gym:CartPole-v1 --horizon 3 --features waves",
-        "features: expected fourier, tiles, rbf, seen or MODULE:FUNCTION",
+        "features: expected interpolation, fourier, tiles, rbf, seen or MODULE:FUNCTION",
     ),
     (
         "run gym:CartPole-v1 --horizon 3 --order 9",

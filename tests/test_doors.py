@@ -198,7 +198,7 @@ def test_spaces_that_are_too_large_or_not_finite_are_seen():
     refused(
         [
             (lambda: from_object(Real()), TypeError, "^features: .* as observations in Dict.* have real numbers"),
-            (lambda: from_object(Line()), TypeError, r"^features: expected a function .* maps such as Fourier"),
+            (lambda: from_object(Line()), TypeError, "^observation: expected real numbers, got dtype object"),
             (
                 lambda: from_object(Screen()),
                 TypeError,
@@ -525,7 +525,11 @@ def test_wrappers_and_histories():
             (lambda: as_environment(Corridor(), wrapper=lambda env: 3), TypeError, "^wrapper: expected it to return"),
             (lambda: as_environment(Corridor(), wrapper=lambda env: 1 / 0), ValueError, r"^wrapper: .* ZeroDivision"),
             (lambda: as_environment(Corridor(), wrapper=3), TypeError, "^wrapper: expected a function"),
-            (lambda: as_environment(Corridor(), features="waves"), ValueError, "^features: expected seen or MODULE"),
+            (
+                lambda: as_environment(Corridor(), features="waves"),
+                ValueError,
+                "^features: expected interpolation, seen or MODULE",
+            ),
             (lambda: as_environment("chain", 5, history="first"), ValueError, "^history: expected none, as chain has"),
             (
                 lambda: as_environment(dmq.environments.chain(5), features="seen"),

@@ -466,7 +466,11 @@ REFUSALS = [
     # Other arguments.
     (("CartPole-v1", 0, tiles), ValueError, "horizon: expected an integer >= 1"),
     (("CartPole-v1", 2.0, tiles), TypeError, "horizon: expected an integer"),
-    (("CartPole-v1", 5), TypeError, "features: expected a function .* got None with Box"),
+    (
+        (lambda: gymnasium.make_vec("CartPole-v1", num_envs=2), 5),
+        TypeError,
+        "features: expected those of your own for a vector of environments",
+    ),
     (("CartPole-v1", 5, np.eye(3)), TypeError, "features: expected a callable"),
     (("CartPole-v1", 5, lambda x: x[0]), ValueError, r"features: expected shape \(1, d\) .* got \(4,\)"),
     (("NoSuch-v0", 5), ValueError, r"env: gymnasium.make\('NoSuch-v0'\) failed"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from dmq_fast._support.checks import integer, one_of
 from dmq_fast.environments._look import MOST_NODES, UNBOUNDED, Look, interpolation
+from dmq_fast.environments.wrapped import INTERPOLATION
 from dmq_fast.features import RBF, FeatureMap, Fourier, TileCoding, grid
 
 __all__ = ["CART_POLE", "MOUNTAIN_CAR", "Box", "box_features", "box_of"]
@@ -42,9 +43,6 @@ ORDERS = {"fourier": (3, 100), "tiles": (8, 400), "rbf": (5, 100)}
 LARGEST = 4096
 
 TILINGS = 4
-
-INTERPOLATION = "interpolation"
-"""Features in which Q* is only nearly linear, for runs by returns."""
 
 
 def box_features(box: Box, kind: str, order: int | None = None) -> tuple[FeatureMap, int]:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.environments.views import actions_of
 from dmq_fast.features import Interpolation
+from dmq_fast.kernels import as_floats, as_numbers
+from dmq_fast.spaces import Finite
 
-__all__ = ["MOST_NODES", "UNBOUNDED", "Look", "default_hold", "interpolation", "look_at"]
+__all__ = [
+    *("MOST_COORDINATES", "MOST_NODES", "UNBOUNDED", "Grids", "Look", "default_hold", "interpolation"),
+    *("look_at", "shows_real_numbers"),
+]
 
 Floats = NDArray[np.float64]
 
@@ -19,7 +23,7 @@ UNBOUNDED = 1e30
 """Some spaces have the largest number of their type as bound where there is none."""
 
 EPISODES, MOST_STEPS = 10, 5_000
-"""Episodes of uniform play, from the seeds 0, 1, ..., and their steps altogether, at most."""
+"""Episodes of uniform play, and their steps altogether, at most."""
 
 MOST_FEATURES, MOST_NODES, FEWEST_NODES = 900, 12, 4
 
@@ -36,41 +40,63 @@ FEW_VALUES = 4
 ROUND = 1e-5
 
 
+class Grids(NamedTuple):
+    """Features that an environment is asked to choose: `interpolation` of this order on what uniform play sees."""
+
+    order: int | None = None
+
+
 class Look(NamedTuple):
-    """What uniform play saw: bounds of each coordinate and observations (n, m)."""
+    """What uniform play saw: bounds of each of m numbers and observations (n, m)."""
 
     low: Floats
     high: Floats
     seen: Floats
 
 
-def look_at(env: Any, limit: int) -> Look:
-    """Return what uniform play sees in ten episodes of a Gymnasium environment, from fixed seeds.
+def look_at(member: Any, actions: Finite, limit: int, seeded: bool, low: ArrayLike, high: ArrayLike) -> Look:
+    """Return what uniform play sees in ten episodes.
 
     Parameters
     ----------
-    env : gymnasium.Env
-        With observations in a Box of real numbers, vectors, and few actions. It is stepped.
+    member : Member
+        What plays one episode at a time, with observations that are arrays of real numbers. It is stepped.
+    actions : Finite
+        The space of its actions.
     limit : int
         Steps of an episode, at most.
+    seeded : bool
+        Whether `reset` takes seeds; they are 0, 1, ...
+    low, high : array_like
+        Bounds of the numbers, infinite where there are none; of the shape of an observation, or one for all.
 
     Raises
     ------
     TypeError
-        If the actions are not few.
+        If the member is a vector of environments.
     """
-    space, actions, rng = env.observation_space, actions_of(env.action_space), np.random.default_rng(0)
+    if member.width:
+        raise TypeError("features: expected those of your own for a vector of environments with observations in a box")
+    rng = np.random.default_rng(0)
     seen: list[Any] = []
     for episode in range(EPISODES):
-        observation, _ = env.reset(seed=episode)
-        seen.append(observation)
+        first = as_numbers("observation", member.reset(episode if seeded else None))
+        seen.append(first.astype(np.float64))
         for _ in range(min(limit, MOST_STEPS - len(seen))):
-            observation, _, terminated, truncated, _ = env.step(actions.element(int(rng.integers(actions.n))))
-            seen.append(observation)
-            if terminated or truncated:
+            observation, _, ended = member.step(actions.element(int(rng.integers(actions.n))))
+            seen.append(as_floats("observation", observation, first.shape).copy())
+            if ended:
                 break
-    low, high = (np.asarray(bound, dtype=np.float64) for bound in (space.low, space.high))
-    return Look(low, high, np.asarray(seen, dtype=np.float64))
+    shape = seen[0].shape
+    least, most = (np.broadcast_to(np.asarray(bound, dtype=np.float64), shape).ravel() for bound in (low, high))
+    return Look(least, most, np.stack(seen).reshape(len(seen), -1))
+
+
+def shows_real_numbers(look: Look) -> bool:
+    """Return whether a number of the observations is real: not always an integer, and mostly another one each time."""
+    return any(
+        len(np.unique(column)) > len(column) / 2 and bool((column != np.round(column)).any()) for column in look.seen.T
+    )
 
 
 def default_hold(limit: int) -> int:
@@ -94,11 +120,11 @@ def interpolation(look: Look, order: int | None = None) -> Interpolation:
     Raises
     ------
     ValueError
-        If observations are no vectors of up to 16 numbers.
+        If observations are more than 16 numbers.
     """
-    if look.seen.ndim != 2 or look.seen.shape[1] > MOST_COORDINATES:
+    if look.seen.shape[1] > MOST_COORDINATES:
         raise ValueError(
-            f"features: expected observations of up to {MOST_COORDINATES} numbers, got shape {look.seen.shape[1:]}; "
+            f"features: expected observations of up to {MOST_COORDINATES} numbers, got {look.seen.shape[1]}; "
             "give features, a function from n observations to (n, d)"
         )
     angles = angles_of(look.seen)

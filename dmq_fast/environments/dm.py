@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dmq_fast._support.checks import declared
-from dmq_fast.environments.gym.batch import own_limit, required
-from dmq_fast.environments.played import PlayedBatch, Step, as_scalar
-from dmq_fast.environments.views import Features, View, view_of_object, view_of_space
+from dmq_fast.environments._look import Grids
+from dmq_fast.environments.played import PlayedBatch, Step, as_scalar, own_limit
+from dmq_fast.environments.views import Features, Looking, View, view_of_object, view_of_space
 from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.rewards import ValueRange
 from dmq_fast.spaces import Finite, Integer
@@ -29,13 +29,14 @@ class DmEnvBatch(PlayedBatch):
 def from_dm_env(
     env: Any,
     horizon: int | None = None,
-    features: Features | None = None,
+    features: Features | Grids | None = None,
     *,
     history: str | None = None,
     value_range: ValueRange = None,
     noise: float | None = None,
     homogeneous: Homogeneous | None = None,
     name: str | None = None,
+    hold: int | None = None,
 ) -> DmEnvBatch:
     """Return the episodes of a dm_env environment: a `BatchEnvironment`.
 
@@ -47,7 +48,8 @@ def from_dm_env(
         Number of levels H. Default: an attribute `horizon` or `max_episode_steps` of the environment.
     features : callable, optional
         From observations (n, ...) to features (n, d) of norm at most 1; where an observation is no array, from an array
-        of n objects. Default: one-hot for a ``DiscreteArray``, otherwise by appearance, `features.Seen`.
+        of n objects. Default: one-hot for a ``DiscreteArray``; up to 16 real numbers that ten episodes of uniform play
+        hardly ever show twice are interpolated on grids; all else is one-hot by appearance, `features.Seen`.
     history : {"first"}, optional
         Join the first observation of an episode to each.
     value_range, noise, homogeneous : optional
@@ -55,6 +57,8 @@ def from_dm_env(
         have it, is used where H = 1; times the number of steps it is mostly far too wide.
     name : str, optional
         Default: the name of the class.
+    hold : int, optional
+        Steps of a level, in which its action is held. Default: see `GymnasiumBatch`.
 
     Raises
     ------
@@ -64,7 +68,8 @@ def from_dm_env(
     Notes
     -----
     dm_env has no seeds: a run in such an environment can be recorded, but not repeated. One episode is played after
-    the other, in the calling thread. A resumed run has its episodes from the journal and goes on with new ones.
+    the other, in the calling thread. A resumed run has its episodes from the journal and goes on with new ones. Grids
+    of a second look would be others, so give features to a run in real numbers that is to be resumed.
 
     Examples
     --------
@@ -92,17 +97,18 @@ def from_dm_env(
     made = env if given_object else env()
     if not is_dm_env(made):
         raise TypeError(f"env: expected a function that makes a dm_env environment, got {made!r:.80} from it")
-    horizon = required(horizon, own_limit(made))
+    limit = own_limit(made)
     first = Steps(made, own=not given_object)
     spec = made.observation_spec()
 
-    def view(features: Features | None, paired: bool) -> View:
+    def view(features: Features | Grids | None, paired: bool, look: Looking) -> View:
         if hasattr(spec, "num_values"):
-            return view_of_space(AsDiscrete(spec), features, paired)
-        return view_of_object(first.reset(None), features, paired)
+            return view_of_space(AsDiscrete(spec), features, paired, look)
+        low, high = getattr(spec, "minimum", -np.inf), getattr(spec, "maximum", np.inf)
+        return view_of_object(first.reset(None), features, paired, look, low, high)
 
     value_range = declared("value_range", value_range, made)
-    if value_range is None and horizon == 1:
+    if value_range is None and (limit if horizon is None else horizon) == 1:
         value_range = range_of(made)
     return DmEnvBatch(
         Again(env, given_object),
@@ -110,6 +116,7 @@ def from_dm_env(
         view,
         actions_of_spec(made.action_spec()),
         horizon,
+        limit,
         features,
         history=history,
         value_range=value_range,
@@ -118,6 +125,7 @@ def from_dm_env(
         seeded=False,
         copies=1,
         name=type(getattr(made, "raw_env", made)).__name__ if name is None else name,
+        hold=hold,
     )
 
 

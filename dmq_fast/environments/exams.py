@@ -17,7 +17,7 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.environments.dm import DmEnvBatch, from_dm_env
 from dmq_fast.environments.views import Features
 from dmq_fast.environments.wrapped import features_of, wrapped
-from dmq_fast.rewards import ValueRange
+from dmq_fast.rewards import ValueRange, as_bounds
 
 __all__ = ["BSUITE_PREFIX", "bsuite_environment", "takes_seed"]
 
@@ -39,6 +39,7 @@ def bsuite_environment(
     features: str | Features | None = None,
     history: str | None = None,
     wrapper: str | Any = None,
+    hold: int | None = None,
     value_range: ValueRange = None,
     noise: float | None = None,
     rng: Seed = None,
@@ -52,12 +53,15 @@ def bsuite_environment(
     horizon : int, optional
         Number of levels H. Default: the length of the experiment's episodes.
     features : str, optional
-        seen, or MODULE:FUNCTION, a function from observations (n, ...) to features (n, d). Default: seen, one-hot by
-        appearance.
+        seen, one-hot by appearance; interpolation, of real numbers on grids that uniform play chooses; or
+        MODULE:FUNCTION, a function from observations (n, ...) to features (n, d). Default: see `from_dm_env`.
     history : str, optional
         first: join the first observation of an episode to each.
     wrapper : str, optional
         MODULE:FUNCTION, a function from the environment to another one with the same interface.
+    hold : int, optional
+        Steps of a level, in which its action is held. Default: 1; with interpolation and all steps of the experiment 2
+        from a limit of 100 steps on, and more above 500.
     value_range : pair of float, array_like of shape (H, 2) or "seen", optional
         Default: that of the experiment.
     noise : float, optional
@@ -95,17 +99,21 @@ def bsuite_environment(
     if rng is not None and takes_seed(identifier):
         settings["seed"] = int(np.random.default_rng(rng).integers(2**31))
     env = wrapped(bsuite.load(name, settings), wrapper)
+    env.max_episode_steps = known.horizon  # where `from_dm_env` looks for it
     batch = from_dm_env(
         env,
-        known.horizon if horizon is None else horizon,
+        horizon,
         features_of(features),
         history=history,
-        value_range=(known.value_range if horizon in (None, known.horizon) else None)
-        if value_range is None
-        else value_range,
+        value_range=value_range,
         noise=known.noise if noise is None else noise,
         name=f"{BSUITE_PREFIX}{identifier}",
+        hold=hold,
     )
+    if value_range is None:
+        whole = horizon is None or (horizon, batch.hold) == (known.horizon, 1)
+        by_step = as_bounds(known.value_range, known.horizon) if whole else None
+        batch.value_range = None if by_step is None else by_step[:: batch.hold]
     batch.parameters |= {"features": features} if isinstance(features, str) else {}
     batch.parameters |= {"wrapper": wrapper} if isinstance(wrapper, str) else {}
     return batch

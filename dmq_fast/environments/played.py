@@ -16,16 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import integer
+from dmq_fast.environments._look import Grids, Look, default_hold, look_at
 from dmq_fast.environments.compiled import digest_of_map
-from dmq_fast.environments.views import FIRST, Features, View, as_history
-from dmq_fast.features import Seen
+from dmq_fast.environments.views import FIRST, Features, Looking, View, as_history
+from dmq_fast.features import Interpolation, Seen
 from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers
 from dmq_fast.observing import Form, MapObserver
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 from dmq_fast.spaces import Finite, Integer
 
-__all__ = ["COPIES", "Member", "PlayedBatch", "Row", "Step", "as_flag", "as_flags", "as_scalar", "as_shape"]
+__all__ = [
+    *("COPIES", "Member", "PlayedBatch", "Row", "Step", "as_flag", "as_flags", "as_scalar", "as_shape"),
+    *("own_limit", "required"),
+]
 
 Array = NDArray[np.float64]
 
@@ -91,13 +95,15 @@ class PlayedBatch:
     first : Member or Row
         One that was made.
     view : callable
-        From `features` and whether observations are paired to a `View`.
+        From `features`, whether observations are paired, and a function that looks at uniform play, to a `View`.
     actions : Finite
         The space of actions.
-    horizon : int
-        Number of levels H.
-    features : callable or None
-        From n observations to features (n, d) of norm at most 1.
+    horizon : int or None
+        Number of levels H. None: as many as the limit makes.
+    limit : int or None
+        Steps after which the environment ends an episode by itself.
+    features : callable, Grids or None
+        From n observations to features (n, d) of norm at most 1. None: by the view.
     history : {"first"} or None
         Whether the first observation of an episode is joined to the current one.
     value_range, noise
@@ -110,18 +116,20 @@ class PlayedBatch:
     copies : int
         Episodes of a block.
     name : str
-    hold : int, default 1
-        Steps of a level, in which its action is held; the reward of the level is their sum.
+    hold : int, optional
+        Steps of a level, in which its action is held; the reward of the level is their sum. Default: 1; with grids
+        that a look has chosen and the environment's own limit `default_hold` of it.
     """
 
     def __init__(
         self,
         make: Callable[[], Any],
         first: Any,
-        view: Callable[[Features | None, bool], View],
+        view: Callable[[Features | Grids | None, bool, Looking], View],
         actions: Finite,
-        horizon: int,
-        features: Features | None,
+        horizon: int | None,
+        limit: int | None,
+        features: Features | Grids | None,
         *,
         history: str | None,
         value_range: ValueRange,
@@ -130,16 +138,26 @@ class PlayedBatch:
         seeded: bool,
         copies: int,
         name: str,
-        hold: int = 1,
+        hold: int | None = None,
     ) -> None:
-        self.horizon = integer("horizon", horizon, 1)
+        steps = required(horizon, limit) * (1 if horizon is None or hold is None else integer("hold", hold, 1))
+
+        def look(low: Any, high: Any) -> Look:
+            return look_at(first, actions, steps, seeded, low, high)
+
+        self._form, self._features, self._bounds = view(features, as_history(history), look)
+        self.linear = not (
+            isinstance(self._features, Interpolation) and (features is None or isinstance(features, Grids))
+        )
+        if hold is None:
+            hold = 1 if self.linear or horizon is not None or limit is None else default_hold(limit)
+        self.hold = integer("hold", hold, 1)
+        self.horizon = required(horizon, None if limit is None else -(-limit // self.hold))
         self.value_range = as_bounds(value_range, self.horizon)
         self.noise = None if noise is None else as_noise(noise)
         self.homogeneous = homogeneous
         self.repeatable = seeded
         self.history = history
-        self.hold = integer("hold", hold, 1)
-        self.linear = True
         self.name = name
         self.parameters: dict[str, Any] = {"env": name, "horizon": self.horizon}
         if history is not None:
@@ -151,8 +169,7 @@ class PlayedBatch:
         self._actions = actions
         self.n_actions = actions.n
         self.chunk_size = first.width or (integer("copies", copies, 1) if seeded else 1)
-        self._form, self._features, self._bounds = view(features, as_history(history))
-        self.dimension = self._dimension(first, given=features is not None)
+        self.dimension = self._dimension(first, given=features is not None and self.linear)
         self._pool.give(first)
 
     def _dimension(self, first: Any, given: bool) -> int:
@@ -428,6 +445,30 @@ class Episodes:
         rewards[self.alive] = earned[:n][self.alive]
         self.ended = ended
         self.alive = self.alive & ~ended[:n]
+
+
+def own_limit(env: Any) -> int | None:
+    """Return the number of steps after which an environment ends an episode by itself, if it says so."""
+    for one in (env, getattr(env, "unwrapped", None)):
+        spec = getattr(one, "spec", None)
+        for owner, name in ((spec, "max_episode_steps"), (one, "max_episode_steps"), (one, "horizon")):
+            limit = getattr(owner, name, None)
+            if limit in (None, -1) or callable(limit):  # -1 is Gymnasium's word for none
+                continue
+            return integer(f"env.{name}", limit, 1)
+    return None
+
+
+def required(horizon: int | None, limit: int | None) -> int:
+    """Return the horizon, by default the environment's own limit; refuse none."""
+    if horizon is not None:
+        return integer("horizon", horizon, 1)
+    if limit is None:
+        raise ValueError(
+            "horizon: expected the number of levels, such as horizon=50, as the environment has no limit of steps of "
+            "its own, got none"
+        )
+    return limit
 
 
 def as_shape(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:

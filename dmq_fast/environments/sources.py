@@ -54,17 +54,17 @@ def as_environment(
         Number of levels H. Default: what the environment says, such as Gymnasium's limit of steps. Refused if an
         environment of the package's has another.
     features : str, optional
-        Of an environment that is stepped: seen, or MODULE:FUNCTION, a function from observations (n, ...) to features
-        (n, d) of norm at most 1, or in Python the function. Default: by the observations, see `GymnasiumBatch`,
-        `from_dm_env` and `from_object`.
+        Of an environment that is stepped: seen, interpolation, or MODULE:FUNCTION, a function from observations
+        (n, ...) to features (n, d) of norm at most 1, or in Python the function. Default: by the observations, see
+        `GymnasiumBatch`, `from_dm_env` and `from_object`.
     history : str, optional
         Of an environment that is stepped, first: join the first observation of an episode to each.
     wrapper : str, optional
         Of an environment that is stepped: MODULE:FUNCTION, or in Python the function, from the environment to another
         one.
     hold : int, optional
-        Of an environment that is stepped by Gymnasium, and of mountain car and cart-pole: steps of a level, in which
-        its action is held. Default: see `gymnasium_environment`.
+        Of an environment that is stepped, and of mountain car and cart-pole: steps of a level, in which its action is
+        held. Default: see `GymnasiumBatch`.
     box : str, default "fourier"
         Kind of the features of real numbers where none are given; a self-stopping run asks for interpolation.
     rng : None, int, SeedSequence or Generator, optional
@@ -89,22 +89,22 @@ def as_environment(
     >>> as_environment("chain", horizon=5)
     FiniteMDP('chain', horizon=5, n_states=5, n_actions=3, dimension=5)
     """
-    how: dict[str, Any] = {"features": features, "history": history}
+    how: dict[str, Any] = {"features": features, "history": history, "hold": hold}
     if isinstance(source, str):
-        return named(source, horizon, how | {"wrapper": wrapper, "hold": hold}, box, rng)
+        return named(source, horizon, how | {"wrapper": wrapper}, box, rng)
     if is_ready(source):
-        return as_it_is(source, horizon, how | {"wrapper": wrapper, "hold": hold})
+        return as_it_is(source, horizon, how | {"wrapper": wrapper})
     if is_gymnasium(source):
-        return gymnasium_environment(source, horizon, wrapper=wrapper, hold=hold, box=box, **how)
+        return gymnasium_environment(source, horizon, wrapper=wrapper, box=box, **how)
     if is_dm_env(source) or is_object(source):
         return stepped(wrapped(source, wrapper), source, horizon, wrapper, how)
     if callable(source):
         made = called(source)
         if is_gymnasium(made):
             made.close()
-            return gymnasium_environment(source, horizon, wrapper=wrapper, hold=hold, box=box, **how)
+            return gymnasium_environment(source, horizon, wrapper=wrapper, box=box, **how)
         if is_ready(made) or not (is_dm_env(made) or is_object(made)):
-            return as_environment(made, horizon, wrapper=wrapper, hold=hold, box=box, **how)
+            return as_environment(made, horizon, wrapper=wrapper, box=box, **how)
         return stepped(wrapped(made, wrapper), source, horizon, wrapper, how)
     raise TypeError(f"env: expected {KINDS}, got {type(source).__name__}")
 
@@ -138,7 +138,7 @@ def stepped(made: Any, source: Any, horizon: int | None, wrapper: Any, how: dict
     if wrapper is not None:
         origin = made if is_object(source) else Wrapped(source, wrapper)
     door: Callable[..., Any] = from_dm_env if is_dm_env(made) else from_object
-    return door(origin, horizon, features_of(how["features"]), history=how["history"])
+    return door(origin, horizon, features_of(how["features"]), history=how["history"], hold=how["hold"])
 
 
 def is_ready(source: object) -> bool:

@@ -6,13 +6,17 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from dmq_fast._support.imported import imported, one_line
+from dmq_fast.environments._look import Grids
 from dmq_fast.environments.views import Features
 from dmq_fast.features import Seen
 
-__all__ = ["SEEN", "Wrapped", "features_of", "wrapped"]
+__all__ = ["INTERPOLATION", "SEEN", "Wrapped", "features_of", "wrapped"]
 
 SEEN = "seen"
 """The name of `features.Seen`."""
+
+INTERPOLATION = "interpolation"
+"""The name of features in which Q* is only nearly linear, for runs by returns."""
 
 
 class Wrapped:
@@ -43,8 +47,8 @@ def wrapped(env: Any, wrapper: str | Callable[[Any], Any] | None) -> Any:
     return made
 
 
-def features_of(features: str | Features | None, kinds: Collection[str] = ()) -> Features | None:
-    """Return features that may be given by name: "seen", or the "module:function" of a function.
+def features_of(features: str | Features | None, kinds: Collection[str] = ()) -> Features | Grids | None:
+    """Return features that may be given by name: "seen", "interpolation", or the "module:function" of a function.
 
     `kinds` are other names that would have done, for the message.
     """
@@ -52,6 +56,9 @@ def features_of(features: str | Features | None, kinds: Collection[str] = ()) ->
         return features
     if features == SEEN:
         return Seen()
+    if features == INTERPOLATION:
+        return Grids()
     if ":" not in features:
-        raise ValueError(f"features: expected {', '.join((*kinds, SEEN))} or MODULE:FUNCTION, got {features!r}")
+        names = dict.fromkeys((INTERPOLATION, *kinds, SEEN))
+        raise ValueError(f"features: expected {', '.join(names)} or MODULE:FUNCTION, got {features!r}")
     return imported("features", features)

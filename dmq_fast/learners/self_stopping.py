@@ -10,9 +10,9 @@ from dmq_fast._support.checks import one_of
 from dmq_fast.engine.learner import Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
-from dmq_fast.environments._box import INTERPOLATION
 from dmq_fast.environments.sources import as_environment
 from dmq_fast.environments.views import Features
+from dmq_fast.environments.wrapped import INTERPOLATION
 from dmq_fast.homogeneity import AUTO, Groups, Homogeneous, groups_of
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult

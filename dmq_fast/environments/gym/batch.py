@@ -14,14 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import declared, integer
+from dmq_fast.environments._look import Grids
 from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, scalar_arguments
-from dmq_fast.environments.played import COPIES, PlayedBatch, Step, as_flag, as_flags, as_scalar, as_shape
+from dmq_fast.environments.played import (
+    COPIES,
+    PlayedBatch,
+    Step,
+    as_flag,
+    as_flags,
+    as_scalar,
+    as_shape,
+    own_limit,
+)
 from dmq_fast.environments.views import Features, actions_of, view_of_space
 from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.observing import ArrayForm, Form, observed
 from dmq_fast.rewards import ValueRange
 
-__all__ = ["GymnasiumBatch", "own_limit"]
+__all__ = ["GymnasiumBatch"]
 
 Array = NDArray[np.float64]
 
@@ -43,7 +53,8 @@ class GymnasiumBatch(PlayedBatch):
     features : callable, optional
         From observations (n, ...) to features (n, d) of norm at most 1; of a Tuple or Dict it gets an array of n
         objects. Default: one-hot, for integers and spaces of up to 4,096 elements by their numbers, for larger finite
-        ones, arrays of integers and texts by appearance (`features.Seen`). A Box of real numbers has no default.
+        ones, arrays of integers and texts by appearance (`features.Seen`); up to 16 real numbers in a Box are
+        interpolated on grids that ten episodes of uniform play choose, in which Q* is only nearly linear.
     value_range : pair of float, array_like of shape (H, 2) or "seen", optional
         Bounds of what can still be earned from a level on, (low, high) or one such pair a level. Default: an attribute
         `value_range` of the environment, else unknown: algorithms that need a range take that of the returns that
@@ -62,9 +73,10 @@ class GymnasiumBatch(PlayedBatch):
     homogeneous : bool or sequence of int, optional
         Whether all levels are the same. Default: an attribute `homogeneous` of the environment, else True unless its
         own limit of steps ends episodes before the horizon.
-    hold : int, default 1
+    hold : int, optional
         Steps of a level, in which its action is held; the reward of the level is their sum. Who follows a learned
-        policy holds its actions, too.
+        policy holds its actions, too. Default: 1; on grids that uniform play chooses, in all steps that the environment
+        allows, 2 from a limit of 100 steps on, and more above 500.
 
     Attributes
     ----------
@@ -98,7 +110,7 @@ class GymnasiumBatch(PlayedBatch):
         self,
         env: Any,
         horizon: int | None = None,
-        features: Features | None = None,
+        features: Features | Grids | None = None,
         *,
         value_range: ValueRange = None,
         noise: float | None = None,
@@ -107,7 +119,7 @@ class GymnasiumBatch(PlayedBatch):
         name: str | None = None,
         history: str | None = None,
         homogeneous: Homogeneous | None = None,
-        hold: int = 1,
+        hold: int | None = None,
     ) -> None:
         if make is not None and not isinstance(env, str):
             raise ValueError("make: expected an id in env with it; a function or an object is made already")
@@ -119,10 +131,6 @@ class GymnasiumBatch(PlayedBatch):
             inside = getattr(first.env, "unwrapped", first.env)
             spec = getattr(first.env, "spec", None)
             limit = own_limit(first.env)
-            horizon = required(horizon, None if limit is None else -(-limit // integer("hold", hold, 1)))
-            if homogeneous is None:
-                whole = limit is None or limit > (horizon - 1) * hold  # no level comes after the limit
-                homogeneous = getattr(inside, "homogeneous", whole)
             self._spaces = first.observation_space, first.action_space
             own_name = getattr(spec, "id", None) or type(inside).__name__
             super().__init__(
@@ -131,6 +139,7 @@ class GymnasiumBatch(PlayedBatch):
                 partial(view_of_space, first.observation_space),
                 actions_of(first.action_space),
                 horizon,
+                limit,
                 features,
                 history=history,
                 value_range=declared("value_range", value_range, inside),
@@ -144,6 +153,9 @@ class GymnasiumBatch(PlayedBatch):
         except BaseException:
             first.close()
             raise
+        if homogeneous is None:
+            whole = limit is None or limit > (self.horizon - 1) * self.hold  # no level comes after the limit
+            self.homogeneous = getattr(inside, "homogeneous", whole)
         self.parameters |= scalar_arguments(spec) if make is None else make
 
     def _described(self) -> dict[str, Any]:
@@ -263,30 +275,6 @@ class Source:
         if isinstance(made, gymnasium.Env):
             return Single(made)
         raise TypeError(f"env: expected a function that makes a gymnasium Env or VectorEnv, got {made!r} from it")
-
-
-def own_limit(env: Any) -> int | None:
-    """Return the number of steps after which an environment ends an episode by itself, if it says so."""
-    for one in (env, getattr(env, "unwrapped", None)):
-        spec = getattr(one, "spec", None)
-        for owner, name in ((spec, "max_episode_steps"), (one, "max_episode_steps"), (one, "horizon")):
-            limit = getattr(owner, name, None)
-            if limit in (None, -1) or callable(limit):  # -1 is Gymnasium's word for none
-                continue
-            return integer(f"env.{name}", limit, 1)
-    return None
-
-
-def required(horizon: int | None, limit: int | None) -> int:
-    """Return the horizon, by default the environment's own limit; refuse none."""
-    if horizon is not None:
-        return integer("horizon", horizon, 1)
-    if limit is None:
-        raise ValueError(
-            "horizon: expected the number of levels, such as horizon=50, as the environment has no limit of steps of "
-            "its own, got none"
-        )
-    return limit
 
 
 def first_of_two(outcome: Any) -> Any:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import integer
-from dmq_fast.environments._box import INTERPOLATION, ORDERS, Box, box_features, box_of
-from dmq_fast.environments._look import default_hold, interpolation, look_at
+from dmq_fast.environments._box import ORDERS, Box, box_features, box_of
+from dmq_fast.environments._look import Grids
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.environments.gym.batch import GymnasiumBatch, own_limit, required
+from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.gym.tables import from_gymnasium, has_table, import_gymnasium, make_environment
-from dmq_fast.environments.views import FIRST, Features, as_history
-from dmq_fast.environments.wrapped import Wrapped, features_of
-from dmq_fast.rewards import RewardModel, ValueRange
+from dmq_fast.environments.played import own_limit, required
+from dmq_fast.environments.views import FIRST, Features, as_history, has_box
+from dmq_fast.environments.wrapped import INTERPOLATION, Wrapped, features_of
+from dmq_fast.rewards import RewardModel, ValueRange, as_bounds
 
 __all__ = ["gymnasium_environment"]
 
@@ -116,21 +116,10 @@ def gymnasium_environment(
             return from_gymnasium(made, levels, value_range=value_range)
         kind = box if features is None else features
         boxed = has_box(space) and isinstance(kind, str) and kind in (INTERPOLATION, *ORDERS)
-        if hold is None:
-            hold = default_hold(limit) if boxed and kind == INTERPOLATION and horizon is None and limit else 1
-        levels = integer("horizon", levels, 1) if horizon is not None else -(-levels // integer("hold", hold, 1))
-        bounds = value_range
-        if bounds is None:
-            if tables:
-                bounds = from_gymnasium(made, levels).value_range
-            elif wrapper is None:
-                bounds = known_range(name, levels, hold, limit if horizon is None else None)
-        recorded: dict[str, Any] = {"env": name, "horizon": levels, "through": "step"}
-        feature_map: Features | None
+        recorded: dict[str, Any] = {}
+        feature_map: Features | Grids | None
         if boxed and kind == INTERPOLATION:
-            if paired:
-                raise ValueError(f"history: expected none with features={INTERPOLATION!r}, got {history!r}")
-            feature_map = interpolation(look_at(apart(source, made), levels * hold), order)
+            feature_map = Grids(order)
             recorded |= {"features": kind, "order": order}
         elif boxed:
             corners = box_of(space, name)
@@ -143,22 +132,29 @@ def gymnasium_environment(
                 raise ValueError(f"features, order: expected none for observations in {space}")
             feature_map = features_of(features, ORDERS if has_box(space) else ())
             recorded |= {"features": features} if isinstance(features, str) else {}
+        batch = GymnasiumBatch(
+            source,
+            horizon,
+            feature_map,
+            value_range=value_range,
+            noise=noise,
+            make=arguments if isinstance(source, str) else None,
+            history=history,
+            name=name,
+            hold=hold,
+        )
+        if value_range is None:
+            steps = batch.horizon * batch.hold if horizon is not None or limit is None else limit
+            known = from_gymnasium(made, steps).value_range if tables else None
+            if not tables and wrapper is None:
+                known = known_range(name, steps)
+            if known is not None:
+                batch.value_range = as_bounds(known[:: batch.hold], batch.horizon)
     finally:
         if made is not env:
             made.close()
-    batch = GymnasiumBatch(
-        source,
-        levels,
-        feature_map,
-        value_range=bounds,
-        noise=noise,
-        make=arguments if isinstance(source, str) else None,
-        history=history,
-        name=name,
-        hold=hold,
-    )
-    batch.linear = not (boxed and kind == INTERPOLATION)
-    recorded |= {"hold": hold} if hold > 1 else {}
+    recorded = {"env": name, "horizon": batch.horizon, "through": "step"} | recorded
+    recorded |= {"hold": batch.hold} if batch.hold > 1 else {}
     told = RewardModel.of(batch).describe()
     given = {"value_range": value_range, "noise": noise}
     batch.parameters = recorded | {name: told[name] for name, own in given.items() if own is not None} | arguments
@@ -183,25 +179,6 @@ class Origin:
         return self.env()
 
 
-def has_box(space: Any) -> bool:
-    """Return whether a space is a Box of real numbers."""
-    return hasattr(space, "low") and np.dtype(space.dtype).kind == "f"
-
-
-def apart(source: Any, made: Any) -> Any:
-    """Return an environment that may be stepped: `made`, or a copy where that is the user's own object."""
-    one = copy.deepcopy(made) if made is source else made
-    if not hasattr(one, "action_space") or hasattr(one, "single_action_space"):
-        raise TypeError("features: expected those of your own for a vector of environments with observations in a box")
-    return one
-
-
-def known_range(env: str, horizon: int, hold: int = 1, limit: int | None = None) -> NDArray[np.float64] | None:
-    """Return what can be earned from each level on, (H, 2), in an environment whose rewards are documented."""
-    if env not in STEPS:
-        return None
-    steps = integer("horizon", horizon, 1) * hold
-    if limit is not None:
-        steps = min(steps, max(limit, 1))
-    left = np.maximum(steps - hold * np.arange(horizon), 1)
-    return np.outer(left, STEPS[env])
+def known_range(env: str, steps: int) -> NDArray[np.float64] | None:
+    """Return what can be earned from each step on, (steps, 2), in an environment whose rewards are documented."""
+    return np.outer(steps - np.arange(steps), STEPS[env]) if env in STEPS else None
