@@ -33,14 +33,23 @@ import numpy as np
 
 import dmq_fast as dmq
 from dmq_fast.environments import as_environment
+from dmq_fast.features import Interpolation
 
 HERE = Path(__file__).parent
 
 EXPERIMENTS = (
     *("bandit", "bandit_noise", "bandit_scale", "catch", "catch_noise", "catch_scale", "deep_sea"),
     *("deep_sea_stochastic", "discounting_chain", "memory_len", "memory_size", "umbrella_distract", "umbrella_length"),
+    *("cartpole", "cartpole_noise", "cartpole_scale", "cartpole_swingup"),
+    *("mountain_car", "mountain_car_noise", "mountain_car_scale"),
 )
-"""Those that are tried. MNIST and control are not: 7,850 parameters, and a thousand steps an episode."""
+"""Those that are tried."""
+
+CONTROL = ("cartpole", "mountain_car")
+"""Beginnings of the names of those with a thousand steps an episode, which are played by returns."""
+
+HOLD = 5
+"""Steps for which control by hand holds an action: .05 s of the pole, whose time constant is .26 s."""
 
 COLUMNS = ("hand", "first", "seen")
 AGENTS = ("boot_dqn", "actor_critic_rnn", "dqn", "random")
@@ -84,6 +93,33 @@ def asked_bit(seen: Any) -> Any:
     return np.column_stack([np.ones(len(seen)), asked * bits]) / np.sqrt(2)
 
 
+def spaced(far: float, n: int) -> list[float]:
+    """Return n nodes in [-far, far], denser around 0."""
+    nodes = far * np.sinh(np.linspace(-2.0, 2.0, n)) / np.sinh(2.0)
+    return [float(node) for node in nodes]
+
+
+UPRIGHT = Interpolation([spaced(1.0, 11), spaced(1.0, 11), spaced(0.65, 11), spaced(3.0, 11)])
+SWING = Interpolation([spaced(1.0, 9), spaced(1.5, 9), 24, spaced(10.0, 15)])
+CAR = Interpolation([np.linspace(-1.2, 0.6, 19).tolist(), np.linspace(-0.07, 0.07, 15).tolist()])
+
+
+def pole(seen: Any) -> Any:
+    """Interpolate place, speed, angle from the top and its speed on grids of pairs; time does not matter."""
+    x, v, sine, cosine, w = seen[:, 0, :5].T
+    return UPRIGHT(np.column_stack([x, v, np.arctan2(sine, cosine), w]))
+
+
+def swinging_pole(seen: Any) -> Any:
+    """Interpolate place, speed, angle and its speed on grids of pairs."""
+    return SWING(seen[:, 0, [0, 1, 3, 2, 4]])
+
+
+def car(seen: Any) -> Any:
+    """Interpolate place and speed on a grid."""
+    return CAR(seen[:, 0, :2])
+
+
 BY_HAND: dict[str, Callable[[Any], Any]] = {
     "bandit": constant,
     "catch": ball_and_paddle,
@@ -91,16 +127,21 @@ BY_HAND: dict[str, Callable[[Any], Any]] = {
     "discounting": context,
     "umbrella": umbrella,
     "memory": asked_bit,
+    "cartpole_swingup": swinging_pole,
+    "cartpole": pole,
+    "mountain_car": car,
 }
 
 
 def seen_through(name: str, which: str) -> dict[str, Any]:
-    """Return features and history of an experiment in a column."""
-    if which == "seen":
+    """Return features, history and steps of a level of an experiment in a column."""
+    control = name.startswith(CONTROL)
+    if which == "seen" or (which == "first" and control):
         return {}
     if which == "first":
         return {"history": "first"}
-    return {"history": "first", "features": BY_HAND[next(kind for kind in BY_HAND if name.startswith(kind))]}
+    features = BY_HAND[next(kind for kind in BY_HAND if name.startswith(kind))]
+    return {"features": features, "hold": HOLD} if control else {"history": "first", "features": features}
 
 
 # ---- Playing
@@ -119,10 +160,13 @@ def play(
         inside.append(csv_logging.wrap_environment(env, identifier, str(place), overwrite=True))
         return inside[0]
 
-    env = as_environment(f"bsuite:{identifier}", wrapper=logged, rng=seed, **seen_through(name, which))
+    # Most settings of an experiment differ in nothing but their seeds.
+    drawn, own = np.random.SeedSequence([seed, number]).spawn(2)
+    env = as_environment(f"bsuite:{identifier}", wrapper=logged, rng=drawn, **seen_through(name, which))
     granted, began = sweep.EPISODES[identifier], time.process_time()
     epsilon = 0.05 * float(env.value_range[:, 1].max() - env.value_range[:, 0].min())
-    learner = dmq.SelfStopping(env, epsilon, rng=seed)
+    mode = "tested" if name.startswith(CONTROL) else "strict"
+    learner = dmq.SelfStopping(env, epsilon, mode=mode, rng=own)
     refused = ""
 
     def watch(_: object) -> None:
@@ -137,7 +181,7 @@ def play(
     stopped, before = inside[0]._episode, sums(inside[0])
     n = granted - stopped if rest is None else min(rest, granted - stopped)
     for _ in range(n):
-        follow(inside[0], result.policy, env.horizon, paired=which != "seen")
+        follow(inside[0], result.policy, env.hold, paired=env.history is not None)
     inside[0]._log_bsuite_data()  # the last row, between those that bsuite spaces in logarithms
     return {
         "id": identifier,
@@ -149,6 +193,7 @@ def play(
         "seconds": round(learned, 2),
         "dimension": env.dimension,
         "horizon": env.horizon,
+        "hold": env.hold,
         "epsilon": epsilon,
         "ended": refused,
         "warnings": list(result.warnings),
@@ -166,19 +211,20 @@ def continued(rows: Rows, run: dict[str, Any]) -> Rows:
     if run["played"] == 0 or last["episode"] >= run["granted"]:
         return rows
     more = (run["granted"] - last["episode"]) / run["played"]
-    end = {key: last[key] + more * (last[key] - value) for key, value in run["before"].items() if key in last}
+    added = {key: value for key, value in run["before"].items() if key in last and key != "best_episode"}
+    end = {key: last[key] + more * (last[key] - value) for key, value in added.items()}
     return [*rows, last | end | {"episode": float(run["granted"])}]
 
 
-def follow(env: Any, policy: Any, horizon: int, paired: bool) -> None:
-    """Play one episode of a policy."""
-    step = env.reset()
+def follow(env: Any, policy: Any, hold: int, paired: bool) -> None:
+    """Play one episode of a policy, whose actions are held."""
+    step, level, action = env.reset(), 0, None
     first = step.observation
-    for level in range(horizon):
-        now = step.observation
-        step = env.step(policy.act_on(level, (first, now) if paired else now))
-        if step.last():
-            return
+    while not step.last():
+        if level % hold == 0:
+            now = step.observation
+            action = policy.act_on(level // hold, (first, now) if paired else now)
+        step, level = env.step(action), level + 1
 
 
 # ---- bsuite's scores, of settings and the rows of their records
@@ -189,9 +235,30 @@ def ended(runs: Iterable[Run], key: str) -> list[float]:
     return [rows[-1][key] / rows[-1]["episode"] for _, rows in runs]
 
 
-def regret_score(runs: list[Run], base: float) -> float:
-    """Return 1 minus the mean regret, in units of that of a random agent."""
-    return float(np.clip((base - np.mean(ended(runs, "total_regret"))) / base, 0, 1))
+def regret_score(runs: list[Run], base: float, best: float | None = None, key: str = "raw_return") -> float:
+    """Return 1 minus the mean regret, in units of that of a random agent.
+
+    It is told, or what is missing from the `best` return, in the sum `key`.
+    """
+    regret = np.mean(ended(runs, "total_regret")) if best is None else best - np.mean(ended(runs, key))
+    return float(np.clip((base - regret) / base, 0, 1))
+
+
+def share_of_good(runs: list[Run], least: float) -> float:
+    """Return the share of runs of which an episode earned more."""
+    return float(np.mean([rows[-1]["best_episode"] > least for _, rows in runs]))
+
+
+def upright_score(runs: list[Run]) -> float:
+    """Return half the regret score of cartpole and half the share of runs with an episode of over 500 steps."""
+    return 0.5 * (regret_score(runs, 1000.0, 1000.0) + share_of_good(runs, 500.0))
+
+
+def swing_score(runs: list[Run]) -> float:
+    """Return the mean over settings of half the regret score and half the share with a return of over 100."""
+    groups = by_group(runs, "height_threshold")
+    each = [regret_score(one, 700.0, 700.0, "total_return") + share_of_good(one, 100.0) for one in groups]
+    return float(0.5 * np.mean(each))
 
 
 def by_group(runs: list[Run], key: str) -> list[list[Run]]:
@@ -202,9 +269,9 @@ def by_group(runs: list[Run], key: str) -> list[list[Run]]:
     return list(groups.values())
 
 
-def scaled_score(runs: list[Run], key: str, base: float) -> float:
+def scaled_score(runs: list[Run], key: str, of_one: Callable[[list[Run]], float]) -> float:
     """Return the mean of the scores of all scales, and of the same minus their standard deviation."""
-    scores = [regret_score(group, base) for group in by_group(runs, key)]
+    scores = [of_one(group) for group in by_group(runs, key)]
     return float(0.5 * (np.clip(np.mean(scores), 0, 1) + np.clip(np.mean(scores) - np.std(scores), 0, 1)))
 
 
@@ -222,6 +289,16 @@ def share_below(runs: list[Run], key: str, threshold: float, value: str) -> floa
     return float(np.mean([np.mean(ended(group, value)) < threshold for group in by_group(runs, key)]))
 
 
+SCORES: dict[str, Callable[[list[Run]], float]] = {
+    "bandit": partial(regret_score, base=0.5),
+    "catch": partial(regret_score, base=1.6),
+    "mountain_car": partial(regret_score, base=1000.0, best=-100.0),
+    "cartpole": upright_score,
+    "cartpole_swingup": swing_score,
+}
+"""Scores of experiments, most of which have others with noise and with scaled rewards beside them."""
+
+
 def score(name: str, runs: list[Run]) -> float:
     """Return bsuite's score of an experiment, of the settings that were run.
 
@@ -230,11 +307,10 @@ def score(name: str, runs: list[Run]) -> float:
     0.8
     """
     kind = name.removesuffix("_noise").removesuffix("_scale")
-    if kind in ("bandit", "catch"):
-        base = {"bandit": 0.5, "catch": 1.6}[kind]
+    if kind in SCORES:
         if name == kind:
-            return regret_score(runs, base)
-        return scaled_score(runs, "noise_scale" if name.endswith("_noise") else "reward_scale", base)
+            return SCORES[kind](runs)
+        return scaled_score(runs, "noise_scale" if name.endswith("_noise") else "reward_scale", SCORES[kind])
     if name == "deep_sea":
         return treasure_score(runs, 0.9)
     if name == "deep_sea_stochastic":
@@ -304,7 +380,7 @@ def report(place: Path, out: Path) -> None:
         cells = []
         for which in told:
             mine = [run for key, run in sorted(runs_of[which].items()) if key.partition("/")[0] == name]
-            stopped = [run["stopped"] for run in mine if run["status"] == "finished"]
+            stopped = [run["stopped"] for run in mine if run["status"] in ("finished", "tested")]
             many = f"{min(stopped):,} to {max(stopped):,}" if stopped else "none"
             cells.append(f"{scores[which][name]:.2f} ({len(stopped)} of {len(mine)}; {many})" if mine else "not run")
         print(f"| {name} | {' | '.join(cells)} | {' | '.join(f'{row[agent]:.2f}' for agent in AGENTS)} |")

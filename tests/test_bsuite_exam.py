@@ -14,12 +14,15 @@ if not PATH.exists():
 bsuite_exam = importlib.util.module_from_spec(spec := importlib.util.spec_from_file_location("bsuite_exam", PATH))
 spec.loader.exec_module(bsuite_exam)
 
-SUMS = ("total_regret", "total_return", "total_perfect", "total_bad_episodes")
+SUMS = ("total_regret", "total_return", "total_perfect", "total_bad_episodes", "raw_return")
+
+RETURNS = {"cartpole": (0, 1001), "mountain_car": (-1000, -90), "cartpole_swingup": (-100, 600)}
+"""Mean returns to draw, where the scores are made of them."""
 
 
 def drawn(name, sweep, rng):
     """Return settings and rows of some runs of an experiment, at random."""
-    runs = []
+    runs, kind = [], name.removesuffix("_noise").removesuffix("_scale")
     ids = [one for one in sweep.SWEEP if one.startswith(f"{name}/")]
     for one in ids[::3]:
         episodes = np.array([10.0, 100.0, 1000.0, float(rng.integers(1001, 10_001))])
@@ -30,8 +33,12 @@ def drawn(name, sweep, rng):
             "total_perfect": rng.random(),
             "total_bad_episodes": rng.random(),
         }
-        rows = [{"episode": n, **{key: rates[key] * n for key in SUMS}} for n in episodes.tolist()]
-        runs.append((dict(sweep.SETTINGS[one]), rows))
+        if kind in RETURNS:
+            rates["raw_return"] = rates["total_return"] = rng.uniform(*RETURNS[kind])
+            episodes[-1] = 1000.0  # as many as are granted
+        best = {"best_episode": 1000 * rng.random()}
+        rows = [{"episode": n, **best, **{key: rates.get(key, 0.0) * n for key in SUMS}} for n in episodes.tolist()]
+        runs.append((sweep.SETTINGS[one] | {"bsuite_id": one}, rows))
     return runs
 
 
