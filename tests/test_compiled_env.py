@@ -507,7 +507,7 @@ def test_stepping_by_hand_checks_what_it_is_given():
     odd = np.zeros(states.size + 1, np.uint8)[1:].reshape(states.shape)  # doubles would begin between two
     shapes, actions = r"uniforms: expected shape \(4, 1\), got \(4, 0\)", r"actions: expected 4 integers in \[0, 2\)"
     refused([
-        (lambda: handle.features(6, states), ValueError, "level: expected 0 <= level < 6, got 6"),
+        (lambda: handle.features(6, states), ValueError, r"level: expected an integer in \[0, 5\], got 6"),
         (lambda: handle.features(1, states), ValueError, shapes),
         (lambda: handle.step(0, states, [0, 1, 2, 0], np.zeros((4, 1))), ValueError, actions),
         (lambda: handle.ended(0, states[::2]), ValueError, "states: expected a contiguous array of uint8"),

@@ -20,7 +20,6 @@ from dmq_fast.covers.options import VARIANTS
 from dmq_fast.environments import FiniteMDP, combination_lock
 from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
-from dmq_fast.kernels import ShiftScan
 from dmq_fast.moments import Moments, Returns
 
 seeds = st.integers(0, 2**32)
@@ -254,38 +253,17 @@ def test_a_run_on_the_verge_of_its_bound_is_no_error(eps_s, times):
 
 @settings(deadline=None)
 @given(seeds, st.integers(1, 20), st.sampled_from([1e-4, 1e-2, 1.0]))
-def test_any_regulariser_is_the_generalised_eigenproblem(seed, d, eps_r):
+def test_any_regulariser_is_the_identity_of_whitened_features(seed, d, eps_r):
     rng = np.random.default_rng(seed)
     g = spd(rng, d)
     first, second = rng.standard_normal((d // 2 + 1, d)), rng.standard_normal((7, d))
-    cover = mean_gram(first)[None]
-    v = 0.5 * scipy.linalg.eigh(mean_gram(second), cover[0] + eps_r * g, eigvals_only=True)[-1]
-    for factor, answer in [(1 - 1e-7, 0), (1 + 1e-7, -1)]:
-        scan, silent = (ShiftScan(d, 0.5, factor * v, eps_r, with_values, g) for with_values in (True, False))
-        level, values = scan.scan(cover, moments_of(second).grams, 7, 0, 0, 0)
-        assert level == answer and scan.n_marginal == 0
-        np.testing.assert_allclose(values, [v], rtol=1e-9)
-        assert silent.scan(cover, moments_of(second).grams, 7, 0, 0, 0)[0] == answer
-    # The same in whitened features under the identity.
+    v = 0.5 * scipy.linalg.eigh(mean_gram(second), mean_gram(first) + eps_r * g, eigvals_only=True)[-1]
     white = scipy.linalg.solve_triangular(np.linalg.cholesky(g), np.vstack([first, second]).T, lower=True).T
-    whitened = solver_of(LinearClass(), d, eps_s=0.5, eps_t=v, eps_r=eps_r)
-    _, values = whitened.scan(mean_gram(white[: len(first)])[None], moments_of(white[len(first) :]), 0, 0)
-    np.testing.assert_allclose(values, [v], rtol=1e-8)
-
-
-def test_a_scan_takes_its_regulariser_along():
-    rng = np.random.default_rng(3)
-    g, rows = spd(rng, 4), rng.standard_normal((9, 4))
-    scan = ShiftScan(4, 1.0, 1e9, 0.1, True, g)
-    copy, cover, grams = pickle.loads(pickle.dumps(scan)), mean_gram(rows[:2])[None], moments_of(rows).grams
-    assert scan.scan(cover, grams, 9, 0, 0, 0) == copy.scan(cover, grams, 9, 0, 0, 0)
-    assert ShiftScan(4, 1.0, 1e9, 0.1, True).regularizer is None
-    np.testing.assert_array_equal(copy.regularizer, g)
-    before = scan.scan(cover, grams, 9, 0, 0, 0)
-    g[:] = 0.0
-    assert scan.scan(cover, grams, 9, 0, 0, 0) == before
-    with pytest.raises(ValueError, match="regularizer"):
-        ShiftScan(3, 1.0, 1.0, 0.1, True, spd(rng, 4))
+    cover, grams = mean_gram(white[: len(first)])[None], moments_of(white[len(first) :])
+    for factor, answer in [(1 - 1e-7, 0), (1 + 1e-7, -1)]:
+        level, values = solver_of(LinearClass(), d, eps_s=0.5, eps_t=factor * v, eps_r=eps_r).scan(cover, grams, 0, 0)
+        assert level == answer
+        np.testing.assert_allclose(values, [v], rtol=1e-8)
 
 
 # Kernels

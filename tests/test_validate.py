@@ -43,4 +43,4 @@ def test_sizes_are_integers_in_range_or_refused_by_name(size):
     ):
         with pytest.raises(error, match=r"^d(imension)?: expected an integer"):
             make()
-    assert ShiftScan(np.int64(3), 1.0, 1.0, 1.0, False, np.eye(3)).dimension == Ridge(np.int64(3), 1.0).dimension == 3
+    assert ShiftScan(np.int64(3), 1.0, 1.0, 1.0, False).dimension == Ridge(np.int64(3), 1.0).dimension == 3

@@ -60,21 +60,11 @@ class Scan:
 
 @disjoint_base
 class ShiftScan(Scan):
-    def __new__(
-        cls,
-        dimension: int,
-        eps_s: float,
-        eps_t: float,
-        eps_r: float,
-        with_values: bool,
-        regularizer: ArrayLike | None = None,
-    ) -> Self: ...
+    def __new__(cls, dimension: int, eps_s: float, eps_t: float, eps_r: float, with_values: bool) -> Self: ...
     @property
     def dimension(self) -> int: ...
     @property
     def eps_r(self) -> float: ...
-    @property
-    def regularizer(self) -> NDArray[np.float64] | None: ...
     def scan(
         self,
         cover: NDArray[np.float64],

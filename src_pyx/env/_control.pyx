@@ -44,12 +44,12 @@ cdef class Control:
     cdef Environment environment
     cdef int64_t hold
 
-    def __cinit__(self, int64_t horizon, int64_t hold=1):
+    def __cinit__(self, horizon, hold=1):
         self.hold = integer(hold, "hold", 1, LONGEST_HOLD)
         self.environment.context = &self.hold
         self.environment.size = sizeof(Environment)
         self.environment.version = ENVIRONMENT_VERSION
-        self.environment.horizon = horizon
+        self.environment.horizon = integer(horizon, "horizon", 1, 2**63 - 1)
 
     def __dmq_environment__(self):
         """Return a capsule of the environment. This object must stay alive."""
@@ -76,7 +76,7 @@ cdef class MountainCar(Control):
     3
     """
 
-    def __cinit__(self, int64_t horizon, int64_t hold=1):
+    def __cinit__(self, horizon, hold=1):
         self.environment.n_actions = 3
         self.environment.dimension = 2
         self.environment.state_bytes = sizeof(Car)
@@ -107,7 +107,7 @@ cdef class CartPole(Control):
     4
     """
 
-    def __cinit__(self, int64_t horizon, int64_t hold=1):
+    def __cinit__(self, horizon, hold=1):
         self.environment.n_actions = 2
         self.environment.dimension = 4
         self.environment.state_bytes = sizeof(Cart)

@@ -6,7 +6,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsul
 from libc.math cimport NAN
 from libc.stdint cimport int64_t, uint64_t
 
-from dmq_fast.kernels._validate cimport entries, matrix, word
+from dmq_fast.kernels._validate cimport entries, integer, matrix, word
 
 import numpy as np
 
@@ -207,9 +207,7 @@ cdef class EnvironmentHandle:
 
 
 cdef int64_t level_of(const Environment* environment, level) except -1:
-    if not 0 <= level < environment.horizon:
-        raise ValueError(f"level: expected 0 <= level < {environment.horizon}, got {level}")
-    return level
+    return integer(level, "level", 0, environment.horizon - 1)
 
 
 cdef cnp.ndarray states_of(EnvironmentHandle handle, int64_t level, states):

@@ -10,7 +10,7 @@ from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, explain, limits_of
 from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._finite cimport FiniteModel
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms
-from dmq_fast.kernels._validate cimport entries
+from dmq_fast.kernels._validate cimport entries, integer
 
 import time
 
@@ -157,9 +157,7 @@ cdef class Episode(Simulator):
 
     def reset(self, number):
         """Start episode `number` >= 0, which draws its uniforms from the call of that number."""
-        if not 0 <= number < 2**63:
-            raise ValueError(f"number: expected 0 <= number < 2^63, got {number}")
-        if not self.begin(number):
+        if not self.begin(integer(number, "number", 0, 2**63 - 1)):
             raise self.explained()
 
     def features(self):
@@ -184,9 +182,7 @@ cdef class Episode(Simulator):
     def step(self, action):
         """Take an action in [0, K) and return the reward, in units if `rewards` were given."""
         self.must_go_on()
-        if not 0 <= action < self.n_actions:
-            raise ValueError(f"action: expected an integer in [0, {self.n_actions}), got {action}")
-        if not self.move(action):
+        if not self.move(integer(action, "action", 0, self.n_actions - 1)):
             raise self.explained()
         return self.reward
 

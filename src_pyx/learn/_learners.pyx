@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 
 from dmq_fast.kernels._episode cimport Episode, Learner, Sharing, tops_of
 from dmq_fast.kernels._simulator cimport SCORE
-from dmq_fast.kernels._validate cimport entries
+from dmq_fast.kernels._validate cimport entries, integer
 
 import numpy as np
 
@@ -479,9 +479,7 @@ cdef class DelayedQLearner(TabularLearner):
     cdef signed char[:, ::1] learning
 
     def __cinit__(self, Episode episode not None, m, epsilon, *, groups=None):
-        self.m = m
-        if self.m < 1:
-            raise ValueError(f"m: expected an integer >= 1, got {m}")
+        self.m = integer(m, "m", 1, 2**63 - 1)
         self.epsilon = as_positive("epsilon", epsilon, zero=True)
         shape = (self.q.shape[0], self.q.shape[1])
         self.total = np.zeros(shape)

@@ -22,7 +22,9 @@ from dmq_fast.kernels._linalg cimport (
     NOT_FOUND, OVERFLOW, cholesky_upper, dot, eigen_work_size, solve_upper, solve_upper_transposed, top_eigenpair,
 )
 from dmq_fast.kernels._memory cimport Buffer
-from dmq_fast.kernels._validate cimport all_finite, entries, flag, integer, matrix, positive, refuse_not_finite
+from dmq_fast.kernels._validate cimport (
+    all_finite, entries, flag, integer, matrix, non_negative, positive, refuse_not_finite,
+)
 
 cdef extern from "dmq_double_double.h":
     void dmq_add_multiple(
@@ -33,7 +35,7 @@ cdef extern from "dmq_double_double.h":
 import numpy as np
 
 from dmq_fast.kernels._dsec_numpy import DsecResult, broadcast, rank_deficient, singular
-from dmq_fast.kernels._validate import as_floats, as_numbers
+from dmq_fast.kernels._validate import as_numbers
 
 cnp.import_array()
 
@@ -770,14 +772,6 @@ cdef object dsec_stack(Stack stack):
     )
 
 
-cdef void add_scaled(const double* s, double factor, const double* g, double* out, Py_ssize_t d) noexcept nogil:
-    # Upper triangle of out <- s + factor g.
-    cdef Py_ssize_t i, j
-    for i in range(d):
-        for j in range(i, d):
-            out[i * d + j] = s[i * d + j] + factor * g[i * d + j]
-
-
 @cython.auto_pickle(False)  # its __setstate__ would read beyond a state that is too short
 cdef class Scan:
     """Base class of scans over levels: `ShiftScan` and `RowScan`.
@@ -844,7 +838,7 @@ cdef double checked_value(int info, double value, Py_ssize_t level) except? -1.0
 cdef class ShiftScan(Scan):
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
-    Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
+    Answers ``eps_s lambda_max((S_h + eps_r I)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
     `decide_sum` on the sum of n states and on n eps_t, so that no moment is rounded. The values play no part in the
     decisions.
 
@@ -856,12 +850,9 @@ cdef class ShiftScan(Scan):
     eps_s, eps_t : float
         Thresholds > 0.
     eps_r : float
-        Regulariser > 0.
+        Regulariser >= 0.
     with_values : bool
         Whether to compute the eigenvalue of each level as well.
-    regularizer : array_like of shape (d, d), optional
-        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. With a
-        G, answers are for the entries of S_h + eps_r G rounded to float64.
 
     Attributes
     ----------
@@ -871,27 +862,18 @@ cdef class ShiftScan(Scan):
 
     cdef readonly Py_ssize_t dimension
     cdef readonly double eps_r
-    cdef readonly cnp.ndarray regularizer
     # What of the arguments of `scan` answers depend on: its matrices from level `_base` on, and those of a level.
     cdef const double* _cover
     cdef const double* _sums
     cdef const double* _s
     cdef const double* _sum
     cdef Py_ssize_t _base
-    cdef double _shift
-    cdef Buffer _shifted
 
-    def __cinit__(self, dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
+    def __cinit__(self, dimension, eps_s, eps_t, eps_r, bint with_values):
         # Matrices of more would not fit memory.
         self.dimension = integer(dimension, "dimension", 1, 2**24 - 1)
-        self.eps_r = positive(eps_r, "eps_r")
+        self.eps_r = non_negative(eps_r, "eps_r")
         self.begin(eps_s, eps_t, with_values)
-        self._shifted = Buffer()
-        if regularizer is not None:
-            shape = self.dimension, self.dimension
-            self.regularizer = np.array(as_floats("regularizer", regularizer, shape, finite=False))
-            refuse_upper("regularizer", self.regularizer)
-            self.regularizer.setflags(write=False)
 
     def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
              double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):
@@ -938,20 +920,14 @@ cdef class ShiftScan(Scan):
     cdef int enter(self, Py_ssize_t level) except -1:
         cdef Py_ssize_t size = self.dimension * self.dimension
         self._s, self._sum = self._cover + level * size, self._sums + (level - self._base) * size
-        self._shift = self.eps_r
-        if self.regularizer is not None:
-            add_scaled(self._s, self.eps_r, entries(self.regularizer), self._shifted.room(size), self.dimension)
-            self._s, self._shift = self._shifted.data, 0.0
         return 0
 
     cdef int top_value(self, double* value) except? -1000:
-        return shift_value(self._s, self._sum, self._shift, value, NULL, self.work.data, self.dimension)
+        return shift_value(self._s, self._sum, self.eps_r, value, NULL, self.work.data, self.dimension)
 
     cdef Answer decision(self, double n) except? NOT_FINITE:
-        return decide_sum(self._s, self._sum, n, self.eps_s, self.eps_t, self._shift, self.work.data, self.dimension)
+        return decide_sum(self._s, self._sum, n, self.eps_s, self.eps_t, self.eps_r, self.work.data, self.dimension)
 
     def __reduce__(self):
         # A copy gets its own workspace.
-        return (
-            ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values, self.regularizer)
-        )
+        return ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values)
