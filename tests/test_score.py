@@ -1,7 +1,15 @@
 """Scores: no shift and no scale of rewards changes them, and what is shown as 100 % is the best."""
 
-import pytest
+import math
+import sys
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmq_fast._support.words import four_digits, rounded
+from dmq_fast.experiments.report.page import value_text
+from dmq_fast.experiments.report.tables import spell
 from dmq_fast.results.score import percent, score, solves
 
 
@@ -37,3 +45,22 @@ def test_tiny_values_of_uniform_play_are_no_ties():
 )
 def test_shares_are_rounded_down(given, shown):
     assert percent(given) == shown
+
+
+def test_a_score_above_uniform_play_is_not_shown_as_none_of_the_way():
+    assert [percent(one) for one in (0.0004, 0.0, -0.0004, 0.001)] == ["<0.1%", "0.0%", "-0.1%", "0.1%"]
+
+
+shares = st.one_of(st.floats(-1.0, 1.0), st.floats(0.0, 1e-300), st.floats(1e-17, 1e-3).map(lambda miss: 1.0 - miss))
+
+
+@settings(deadline=None)
+@given(shares, st.integers(1, 9))
+def test_what_misses_something_is_never_shown_as_the_whole(share, digits):
+    for text in (rounded(share, digits), four_digits(share), spell(share), value_text(share)):
+        assert (abs(float(text)) == 1.0) == (abs(share) == 1.0) and (float(text) == 0.0) == (share == 0.0)
+    assert abs(float(rounded(share, digits)) - share) <= 10.0**-digits + sys.float_info.min
+    if math.isclose(abs(share), 1.0, abs_tol=0.1):
+        assert (percent(share) == "100.0%") == (share >= 1.0)
+    if share > 1e-9:
+        assert percent(share) != "0.0%"

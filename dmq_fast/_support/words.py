@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
-__all__ = ["four_digits", "level_names", "number_of", "ranges", "table_lines"]
+__all__ = ["four_digits", "level_names", "number_of", "ranges", "rounded", "table_lines"]
 
 
 def number_of(n: int, thing: str) -> str:
@@ -23,7 +23,23 @@ def four_digits(value: Any) -> str:
     """Return a number with four significant digits, an integer in full, None as a dash, and a text as it is."""
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return rounded(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def rounded(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits; of a size below 1 it is never shown as 1, nor as 0 if it is not.
+
+    So a share that misses something is not shown as the whole.
+
+    >>> rounded(0.99994), rounded(0.99996), rounded(1.00004), rounded(-0.9996, 3), rounded(1e-20)
+    ('0.9999', '0.9999', '1', '-0.999', '1e-20')
+    """
+    text = f"{value:.{digits}g}"
+    if abs(value) < 1.0 and text in ("1", "-1"):
+        return text.replace("1", f"0.{'9' * digits}")
+    return text
 
 
 def level_names(levels: Sequence[int]) -> str:

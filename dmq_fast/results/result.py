@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import integer
 from dmq_fast._support.names import suggestion
-from dmq_fast._support.words import number_of
+from dmq_fast._support.words import number_of, rounded
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.observing import observer_of
 from dmq_fast.plotting.canvas import WIDTH
@@ -358,7 +358,7 @@ class SelfStoppingResult(Result):
     def in_short(self) -> str:
         """Return the interval for the value of the policy."""
         low, high = self.interval
-        return f"value in [{low:.3g}, {high:.3g}]"
+        return f"value in [{rounded(low, 3)}, {rounded(high, 3)}]"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -422,7 +422,7 @@ class BaselineResult(Result):
 
     def in_short(self) -> str:
         """Return the value of the policy."""
-        return f"value {self.value:.6g}"
+        return f"value {rounded(self.value, 6)}"
 
 
 KINDS: dict[str, type[Result]] = {

@@ -88,11 +88,13 @@ def solved(
 
 
 def percent(score: float) -> str:
-    """Return a score in per cent, rounded down: 100 % is a policy as good as the best.
+    """Return a score in per cent, rounded down: 100 % is a policy as good as the best, 0 % none better than uniform.
 
     Examples
     --------
-    >>> percent(1.0), percent(0.99996), percent(0.2999999999999), percent(-0.31)
-    ('100.0%', '99.9%', '30.0%', '-31.0%')
+    >>> percent(1.0), percent(0.99996), percent(0.2999999999999), percent(-0.31), percent(0.0004)
+    ('100.0%', '99.9%', '30.0%', '-31.0%', '<0.1%')
     """
-    return f"{math.floor(1000.0 * (score + ROUNDING)) / 10.0 if score < 1.0 else 100.0 * score:.1f}%"
+    if ROUNDING < score < 0.001 - ROUNDING:
+        return "<0.1%"
+    return f"{min(math.floor(1000.0 * (score + ROUNDING)), 999) / 10.0 if score < 1.0 else 100.0 * score:.1f}%"

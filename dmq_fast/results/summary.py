@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dmq_fast._support.words import level_names
+from dmq_fast._support.words import level_names, rounded
 from dmq_fast.results.score import percent, score
 
 __all__ = ["summary_rows"]
@@ -85,12 +85,12 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "value range", range_text(rewards)
     if stopping["mean_return"] is not None:
         low, high = stopping["interval"]
-        ends = f"{low:.3f}, {high:.3f}" if unit else f"{low:.4g}, {high:.4g}"
-        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{ends}]"
+        ends = ", ".join(rounded(end, 3 if unit else 4) for end in (low, high))
+        yield "mean return", f"{rounded(stopping['mean_return'])}, value in [{ends}]"
         bounds = {"unseen outcomes": max(stopping["upsides"]), "noise": stopping["loss_quantile"]}
         if "rare_transitions" in stopping:  # not in files of 0.2.0
             bounds["rare transitions"] = stopping["rare_transitions"]
-        yield "upper bounds", ", ".join(f"{name} {bound:.3g}" for name, bound in bounds.items())
+        yield "upper bounds", ", ".join(f"{name} {rounded(bound, 3)}" for name, bound in bounds.items())
         if (largest := max(stopping["largest_v"])) > 0.0:  # one over the visits
             yield "least visited", f"{1 / largest:,.0f} visits, on the policy's path"
     yield "outcomes considered", f"probability >= {stopping['p_min']:g}"
@@ -102,9 +102,9 @@ def tested_rows(stopping: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "value range", range_text(stopping["rewards"])
     if stopping["mean_return"] is not None:
         low, high = stopping["interval"]
-        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.4g}, {high:.4g}]"
+        yield "mean return", f"{rounded(stopping['mean_return'])}, value in [{rounded(low)}, {rounded(high)}]"
     diagnostics = {"predicted by fits": stopping["predicted"], "unseen outcomes may add": stopping["upside"]}
-    shown = [f"{name} {number:.4g}" for name, number in diagnostics.items() if number is not None]
+    shown = [f"{name} {rounded(number)}" for name, number in diagnostics.items() if number is not None]
     if shown:
         yield "diagnostics", ", ".join(shown)
 
@@ -136,15 +136,15 @@ def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "value", "unknown: not estimated"
     elif (n := summary["value_trajectories"]) is not None:
         error = plus_minus(summary["value_standard_error"])
-        yield "value (estimate)", f"{value:.6g}{error}, mean and standard error of {n:,} fresh trajectories"
+        yield "value (estimate)", f"{rounded(value, 6)}{error}, mean and standard error of {n:,} fresh trajectories"
         if best is not None:
-            yield "optimum", f"{best:.6g}{scored}"
+            yield "optimum", f"{rounded(best, 6)}{scored}"
     else:
-        yield "value / optimum", f"{value:.6g} / {best:.6g}{scored}"
+        yield "value / optimum", f"{rounded(value, 6)} / {rounded(best, 6)}{scored}"
     if uniform is not None:
         nothing = shown is None and value is not None and best is not None
         n = summary.get("uniform_value_trajectories")
-        text = f"{uniform:.6g}" if n is None else f"{uniform:.6g}, mean of {n:,} fresh trajectories"
+        text = rounded(uniform, 6) if n is None else f"{rounded(uniform, 6)}, mean of {n:,} fresh trajectories"
         yield "uniform play", f"{text}, and no policy is better" if nothing else text
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from dmq_fast._support.words import rounded
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.kernels import Stream
@@ -434,8 +435,8 @@ class TestedRun:
             found.append(self.rewards.refusal(float(earned[wrong]), 0, earned))
         if self.status == TESTED and (high := self.interval()[1]) < self.predicted:
             found.append(
-                f"fits to returns predicted {self.predicted:.4g}, above the interval (to {high:.4g}): values are not "
-                "linear in these features; finer ones, or actions held for more steps, bring them closer"
+                f"fits to returns predicted {rounded(self.predicted)}, above the interval (to {rounded(high)}): "
+                "values are not linear in these features; finer ones, or actions held for more steps, bring them closer"
             )
         if self.status == TESTED and self.means and len(self.means) >= self.candidates_at_most() and self.still_gains():
             found.append(

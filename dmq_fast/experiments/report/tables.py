@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.words import number_of
+from dmq_fast._support.words import four_digits, number_of
 from dmq_fast.experiments.report.cells import (
     SHOWN,
     CellRuns,
@@ -164,8 +164,6 @@ def failure_dict(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def spell(value: Any) -> str:
     """Return an entry of a table as text."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)
+    if isinstance(value, float) and abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return four_digits(value) if value is None or isinstance(value, float) else str(value)
