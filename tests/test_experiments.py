@@ -994,7 +994,7 @@ def test_columns_and_csv(tmp_path):
     assert [float(row["value"]) for row in read] == table["value"]
     assert [row["environment.size"] for row in read] == [str(size or "") for size in table["environment.size"]]
     assert [json.loads(row["warnings"]) for row in read] == table["warnings"]
-    with pytest.raises(ValueError, match=r"export: expected a file that ends in \.csv, got .*x\.txt"):
+    with pytest.raises(ValueError, match=r"export: expected a file that ends in \.csv or \.tex, got .*x\.txt"):
         experiments.export(rows, tmp_path / "x.txt")
     assert experiments.columns([]) == {}
 
@@ -1119,7 +1119,7 @@ def test_exit_codes_of_the_command(tmp_path, run, monkeypatch):
         "sweep", path, "--out", tmp_path / "new", "--export", tmp_path / "new" / "x.csv", "--workers", 0
     )
     assert (code, (tmp_path / "new" / "x.csv").exists()) == (1, True)
-    monkeypatch.setattr("dmq_fast.experiments.report.csv_export.replacing", full)
+    monkeypatch.setattr("dmq_fast.experiments.report.export.replacing", full)
     code, stdout, err = run("sweep", path, "--out", tmp_path / "out", "--export", tmp_path / "x.csv")
     assert code == 4
     assert "could not save" in err

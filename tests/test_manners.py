@@ -156,7 +156,7 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
 MISSING = [
     ("sweep none.toml --out x", "sweep none.toml: none.toml: No such file or directory"),
     ("sweep . --out x", "sweep .: .: Is a directory"),
-    ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv, got {here}/x.cvs"),
+    ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv or .tex, got {here}/x.cvs"),
     ("sweep s.toml --out s.toml", "--out: expected a directory, got the file {here}/s.toml"),
     ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file {here}/s.toml"),
     ("run lock --horizon 3 --out s.toml/x", "run lock: {here}/s.toml/x: Not a directory"),

@@ -1,11 +1,15 @@
 """The runs of a sweep as tables: columns, data frames, CSV files, learning curves."""
 
 import csv
+import re
 import sys
 
 import pytest
 
 from dmq_fast import experiments
+from dmq_fast.experiments.report.latex import comparison
+from dmq_fast.experiments.report.metrics import QUANTITIES
+from dmq_fast.experiments.report.panels import panels_of
 
 SPEC = {
     "seeds": 2,
@@ -94,10 +98,49 @@ def test_runs_are_exported_from_the_shell(run, stored, tmp_path):
     assert not (stored / "report.html").exists()
 
 
+def test_a_latex_table_has_the_numbers_of_the_figure_of_algorithms(run, stored, rows, tmp_path):
+    assert run("report", stored, "--export", tmp_path / "t.tex")[0] == 0
+    experiments.export(rows, tmp_path / "u.tex")
+    text = (tmp_path / "t.tex").read_text()
+    assert text == (tmp_path / "u.tex").read_text()
+    assert text.count("{") == text.count("}") and text.count("$") % 2 == 0
+    lines = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.endswith(r" \\")]
+    heads, *entries = lines
+    assert heads == ["environment", "algorithm", "runs", "score", "success rate", "episodes until solved", "seconds"]
+    assert [line[:3] for line in entries] == [
+        ["lock, horizon = 3", "dmq", "$2$"], ["", "rlsvi", "$2$"],
+        ["lock, horizon = 4", "dmq", "$2$"], ["", "rlsvi", "$2$"],
+    ]  # fmt: skip
+    for y, statistic in (("score", "mean"), ("episodes", "median")):
+        panels = panels_of(rows, "algorithm", y).panels
+        shown = [point.interval.middle for panel in panels for line in panel.lines for point in line.points]
+        column = [
+            re.sub(r"\\mathbf|[${},]", "", line[heads.index(QUANTITIES[y].label)].split(" [")[0]) for line in entries
+        ]
+        assert [float(one) for one in column] == pytest.approx(shown, rel=1e-3), (y, statistic)
+    bold = [["mathbf" in entry for entry in line] for line in entries]
+    episodes = [bold[i][heads.index("episodes until solved")] for i in range(4)]
+    assert episodes[0] != episodes[1] and episodes[2] != episodes[3]
+
+
+def test_names_in_latex_tables_are_escaped():
+    row = {
+        "cell": "a", "seed": 0, "environment": "my_env:make", "environment_parameters": {}, "status": "ended",
+        "algorithm": "50%_{x}", "algorithm_parameters": {}, "version": "1", "value": 0.9996, "uniform_value": 0.0,
+        "optimal_value": 1.0, "n_trajectories": 7, "seconds": 1e-5, "counts": {}, "details": {}, "error": None,
+    }  # fmt: skip
+    (line,) = (line for line in comparison([row]).splitlines() if "my" in line)
+    assert line.startswith(
+        r"my\_env:make & 50\%\_\{x\} & $1$ & $0.999$ & $1$ [$0.207$, $1$] & $7$ & $1 \times 10^{-5}$"
+    )
+    assert comparison([]).count("\n") > 3
+
+
 def test_exports_that_cannot_be_written_are_refused(run, stored):
     for option, file, message in (
-        ("--export", "runs.xls", "expected a file that ends in .csv, got "),
+        ("--export", "runs.xls", "expected a file that ends in .csv or .tex, got "),
         ("--export-curves", "none/x.csv", "there is no directory"),
+        ("--export-curves", "x.tex", "expected a file that ends in .csv, got "),
     ):
         code, out, err = run("report", stored, option, file)
         assert (code, out) == (2, "") and f"{option}: {message}" in err

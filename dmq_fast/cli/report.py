@@ -47,13 +47,18 @@ def report(arguments: Sequence[str]) -> int:
         metavar="X",
         help="accuracy for which the certificate of a run checks the premises of the lemmas",
     )
-    tables = parser.add_argument_group("tables of a sweep", "Files end in .csv.")
-    tables.add_argument("--export", type=full_path, metavar="FILE", help="write a line for each run")
+    tables = parser.add_argument_group("tables of a sweep")
+    tables.add_argument(
+        "--export",
+        type=full_path,
+        metavar="FILE",
+        help="write a line for each run to a .csv file, or a LaTeX table of algorithms to a .tex file",
+    )
     tables.add_argument(
         "--export-curves",
         type=full_path,
         metavar="FILE",
-        help="write a line for each checkpoint of each learning curve",
+        help="write a line for each checkpoint of each learning curve to a .csv file",
     )
     add_figure_options(parser)
     options = parser.parse_args(arguments)
@@ -115,14 +120,14 @@ def outputs(options: Namespace) -> tuple[dict[Path, bytes], list[str]]:
 
 def table_files(options: Namespace) -> Iterator[tuple[Path, bytes]]:
     """Yield the files of the tables that are asked for, with their contents."""
-    from dmq_fast.experiments.report.csv_export import as_csv, check_format
+    from dmq_fast.experiments.report.export import check_format, exported
 
     for name, curves in (("export", False), ("export_curves", True)):
         path = getattr(options, name)
         if path is not None:
             claim_file(f"--{name.replace('_', '-')}", path)
-            check_format(path, name)
-            yield path, as_csv(rows_of(options.directory, name).columns(curves=curves))
+            check_format(path, name, curves=curves)
+            yield path, exported(rows_of(options.directory, name), path, curves=curves)
 
 
 def rows_of(directory: Path, argument: str) -> Rows:

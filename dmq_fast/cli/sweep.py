@@ -88,7 +88,12 @@ def sweep(arguments: Sequence[str]) -> int:
         action="store_true",
         help="repeat the runs that failed, crashed or timed out",
     )
-    parser.add_argument("--export", type=full_path, metavar="FILE", help="write all runs in DIR to a .csv file")
+    parser.add_argument(
+        "--export",
+        type=full_path,
+        metavar="FILE",
+        help="write the runs in DIR to a .csv file, or compare their algorithms in a .tex file",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--quiet", action="store_true", help="show no progress line")
@@ -99,7 +104,7 @@ def sweep(arguments: Sequence[str]) -> int:
 
     from dmq_fast import experiments
     from dmq_fast._support.workers import WorkerStartError
-    from dmq_fast.experiments.report import csv_export
+    from dmq_fast.experiments.report.export import check_format, export
     from dmq_fast.experiments.sweeps.scheduler import progress_text
 
     command = f"sweep {options.spec}"
@@ -111,7 +116,7 @@ def sweep(arguments: Sequence[str]) -> int:
     @output_apart()
     def swept() -> tuple[Spec, Summary]:
         if options.export is not None:
-            csv_export.check_format(options.export)
+            check_format(options.export)
             claim_file("--export", options.export, made=options.export.parent == options.out)
         spec = experiments.read(options.spec)
         with ExitStack() as stack:
@@ -147,7 +152,7 @@ def sweep(arguments: Sequence[str]) -> int:
         code = FAILED if summary.failed else FINISHED
         if options.export is not None:
             try:
-                csv_export.export(stored, options.export)
+                export(stored, options.export)
             except OSError as error:
                 code = not_saved(command, error)
         text = to_json(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)

@@ -9,7 +9,8 @@
 `dmq_fast.experiments.sweeps.algorithms` how to add an algorithm.
 """
 
-from dmq_fast.experiments.report.csv_export import columns, export
+from dmq_fast.experiments.report.csv_export import columns
+from dmq_fast.experiments.report.export import export
 from dmq_fast.experiments.rows import Rows, load
 from dmq_fast.experiments.status import CellStatus, Status, status
 from dmq_fast.experiments.sweeps import algorithms

@@ -193,6 +193,8 @@ def plot_algorithms(shown: Panels, *, log_y: bool | None, width: float) -> Figur
                 label_powers(axes.xaxis, low, high)
             elif shown.y in EPISODES:
                 shorten(axes.xaxis)
+            else:
+                axes.locator_params(axis="x", nbins=4)  # numbers of five digits have room
         for axes, title in zip(grid, titles, strict=False):
             axes.set_title(title)
         grid[-1].set_xlabel(QUANTITIES[shown.y].label)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from dmq_fast._support.files import replacing, writable
+from dmq_fast._support.files import writable
 from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.records import Record, peek
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 from dmq_fast.results.score import score
 
 __all__ = [
-    "as_csv", "as_specified", "check_format", "columns", "export", "learning_curve", "score_of", "uniform_of",
+    "as_csv", "as_specified", "columns", "learning_curve", "score_of", "uniform_of",
 ]  # fmt: skip
 
 # The entries of these dicts become columns of their own, with this prefix to the name.
@@ -138,38 +136,6 @@ def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield from spread(f"{prefix}{name}.", entry)
         else:
             yield prefix + name, entry
-
-
-def check_format(path: str | os.PathLike[str], argument: str = "export") -> Path:
-    """Return `path` if runs can be exported to it; raise ValueError or OSError, on `argument`, if not."""
-    path = Path(path)
-    if path.suffix.lower() != ".csv":
-        raise ValueError(f"{argument}: expected a file that ends in .csv, got {path}")
-    if path.is_dir():
-        raise IsADirectoryError(f"{argument}: {path} is a directory")
-    return path
-
-
-def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, curves: bool = False) -> None:
-    """Write the runs that `load` returned to a .csv file; lists and dicts are written as JSON.
-
-    Parameters
-    ----------
-    rows : iterable of mapping
-    path : str or path-like
-    curves : bool, default False
-        Write a line for each checkpoint of the learning curves instead of one for each run; see `columns`.
-
-    Raises
-    ------
-    ValueError
-        If the name of the file ends otherwise.
-    OSError
-        If the file cannot be written; a file that was there before is unharmed.
-    """
-    path = check_format(path)
-    with replacing(path.absolute()) as file:
-        file.write(as_csv(columns(rows, curves=curves)))
 
 
 def as_text(value: Any) -> Any:
