@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dmq_fast.results.comparison import compare
     from dmq_fast.results.result import BaselineResult, DMQResult, Result, SelfStoppingResult, load
     from dmq_fast.stopping.tuning import Tuning
+    from dmq_fast.table_policy import TablePolicy
     from dmq_fast.theory import certificate_table, measures
     from dmq_fast.theory.certificate import certificate
     from dmq_fast.trajectories import Trajectories
@@ -51,6 +52,7 @@ __all__ = [
     "SelfStopping",
     "SelfStoppingResult",
     "Stream",
+    "TablePolicy",
     "Trajectories",
     "Tuning",
     "__version__",
@@ -87,6 +89,7 @@ _HOMES = {
     "SelfStopping": "learners:SelfStopping",
     "SelfStoppingResult": "results.result:SelfStoppingResult",
     "Stream": "kernels:Stream",
+    "TablePolicy": "table_policy:TablePolicy",
     "Trajectories": "trajectories:Trajectories",
     "Tuning": "stopping.tuning:Tuning",
     "VARIANTS": "covers.options:VARIANTS",

@@ -24,6 +24,7 @@ from dmq_fast.kernels import (
 )
 from dmq_fast.observing import Observer, described, observer_of
 from dmq_fast.rules import ExactGreedy, Optimistic
+from dmq_fast.table_policy import TablePolicy
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import AnySparse, Sparse
@@ -108,6 +109,45 @@ class Policy:
     def greedy(cls, theta: ArrayLike) -> Policy:
         """Return the greedy policy of theta, shape (H, K, d): argmax_a phi(s)^T theta[h, a]."""
         return cls([Greedy(theta_h) for theta_h in as_floats("theta", theta, (None, None, None))])
+
+    @classmethod
+    def from_table(cls, actions: ArrayLike | Sequence[ArrayLike], env: Any) -> BoundPolicy:
+        """Return the policy of a table of actions in a finite MDP whose features tell its states apart.
+
+        It has the features inside (`bind`), so that it runs in any sampler and acts on what the environment shows.
+
+        Parameters
+        ----------
+        actions : array_like of int
+            Shape (S,): the same actions at every level; (H, S), or H arrays (S_h,); see `TablePolicy.from_table`.
+        env : FiniteMDP
+            Such as one of one-hot features.
+
+        Raises
+        ------
+        ValueError
+            If the table does not fit, or some states that need different actions look too much alike:
+            `TablePolicy.from_table` then has the policy.
+
+        Examples
+        --------
+        >>> import dmq_fast as dmq
+        >>> env = dmq.environments.from_gymnasium("FrozenLake-v1", horizon=10)
+        >>> policy = Policy.from_table([3] * 16, env)  # always up
+        >>> policy.act_on(0, 0), env.value(policy)
+        (3, 0.0)
+        """
+        table = TablePolicy.from_table(actions, env)
+        theta = np.zeros((env.horizon, env.n_actions, env.dimension))
+        for level, (rule, features) in enumerate(zip(table.rules, env.features, strict=True)):
+            theta[level] = (features.T @ np.eye(env.n_actions)[rule]).T
+            wrong = np.flatnonzero((greedy_actions(features, theta[level]) != rule) & ~env.ended[level])
+            if wrong.size:
+                raise ValueError(
+                    f"env: expected features that tell states apart, such as one-hot ones, but those of state "
+                    f"{wrong[0]} at level {level} are too much like others'; TablePolicy.from_table has the policy"
+                )
+        return cls.greedy(theta).bind(env)
 
     def deviate(self, level: int, action: int, theta: ArrayLike | Policy) -> Policy:
         """Return pi_h^a (paper, equation 1).

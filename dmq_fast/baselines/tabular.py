@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,14 @@ from dmq_fast.kernels import (
     PolicyOptimisationLearner,
     UCBQLearner,
     as_positive,
+    is_sparse,
 )
+from dmq_fast.policy import Policy
 from dmq_fast.stopping.aim import as_share
-from dmq_fast.table_policy import greedy_on_table
+from dmq_fast.table_policy import TablePolicy
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["BPIUCBVI", "OPPO", "UCBQ", "DelayedQ"]
 
@@ -362,3 +367,22 @@ class OPPO(Model):
             raise ValueError(f"alpha: expected a number in [0, {LARGEST_ALPHA:g}], got {self.own['alpha']!r}")
         beta = as_positive("beta", self.own["beta"], zero=True) * (1.0 + self.noise)
         return PolicyOptimisationLearner(episode, **(self.constants | {"beta": beta}), groups=self.groups)
+
+
+def greedy_on_table(table: Sequence[NDArray[np.float64]], latent: FiniteMDP, observed: bool) -> Policy | TablePolicy:
+    """Return the policy that is greedy on Q, H arrays (S_h, K), ties to the smallest action.
+
+    A `Policy`, which runs anywhere, where one sees the features of the finite MDP (`observed`) and these are distinct
+    unit vectors, so that the table is linear in them; else a `TablePolicy`.
+    """
+    if not (observed and all(distinct_units(features) for features in latent.features)):
+        return TablePolicy([q.argmax(axis=1) for q in table])
+    theta = [q.T @ features for q, features in zip(table, latent.features, strict=True)]
+    return Policy.greedy(np.array(theta))
+
+
+def distinct_units(features: NDArray[np.float64] | Sparse) -> bool:
+    """Return whether the rows are distinct unit vectors."""
+    stored = features.data if is_sparse(features) else features
+    units = np.isin(stored, (0.0, 1.0)).all() and (features.sum(axis=1) == 1.0).all()
+    return bool(units and (features.sum(axis=0) <= 1.0).all())

@@ -23,6 +23,7 @@ from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, addres
 from dmq_fast.homogeneity import as_labels
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
+from dmq_fast.table_policy import TablePolicy
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
 
@@ -227,6 +228,11 @@ class CompiledEnv:
         It is an upper bound for policies of the observations, and reached where these determine the state.
         """
         return None if self.latent is None else self.latent.optimal_value
+
+    @property
+    def optimal_policy(self) -> TablePolicy | None:
+        """The best policy of the finite MDP behind the observations, of its states; None where there is none."""
+        return None if self.latent is None else self.latent.optimal_policy
 
     def fingerprint(self) -> dict[str, Any]:
         """Describe the environment, JSON-able: parameters, sizes, range of rewards, and digests of the rest."""

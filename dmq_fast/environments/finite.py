@@ -39,6 +39,7 @@ from dmq_fast.homogeneity import equal_levels
 from dmq_fast.kernels import is_sparse
 from dmq_fast.observing import TableObserver
 from dmq_fast.rewards import RewardModel, ValueRange
+from dmq_fast.table_policy import TablePolicy
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import Sparse
@@ -121,6 +122,9 @@ class FiniteMDP:
         The bounds above, read-only.
     state_numbers : numpy.ndarray of int, or None
         Ascending numbers under which the first states of every level are observed; None: those of their rows.
+    row_numbers : numpy.ndarray of int, or None
+        Where there are `state_numbers`, those of all rows: the number of the state that a row stands for, -1 of one in
+        which episodes have ended.
 
     Raises
     ------
@@ -183,6 +187,8 @@ class FiniteMDP:
         self.value_range = self._value_range(value_range)
         self.state_numbers: NDArray[np.integer[Any]] | None = None
 
+    row_numbers: NDArray[np.integer[Any]] | None = None
+
     def __repr__(self) -> str:
         """Name and sizes."""
         return (
@@ -233,6 +239,15 @@ class FiniteMDP:
     def optimal_value(self) -> float:
         """Expected optimal return from the start distribution."""
         return float(self.start @ self.optimal_v[0])
+
+    @cached_property
+    def optimal_policy(self) -> TablePolicy:
+        """The best policy: greedy on Q*, ties to the smallest action.
+
+        Actions whose Q* differs from the largest by at most `gap_tolerance` tie, as rounding decides between them.
+        """
+        best = zip(self.optimal_q, self.optimal_v, strict=True)
+        return TablePolicy([(q >= v[:, None] - self.gap_tolerance).argmax(axis=1) for q, v in best])
 
     @cached_property
     def reachable(self) -> tuple[Mask, ...]:
@@ -324,7 +339,7 @@ class FiniteMDP:
 
         Parameters
         ----------
-        policy : Policy
+        policy : Policy or TablePolicy
             One rule for each of the H levels.
 
         Returns
@@ -337,13 +352,32 @@ class FiniteMDP:
         TypeError, ValueError
             If it is not a policy, or has another number of rules.
         """
+        return float(self.start @ self.values(policy)[0])
+
+    def values(self, policy: PolicyLike) -> tuple[Array, ...]:
+        """Exact expected rewards from each state and level on under a policy.
+
+        Parameters
+        ----------
+        policy : Policy or TablePolicy
+            One rule for each of the H levels.
+
+        Returns
+        -------
+        tuple of ndarray
+            V^pi, H arrays (S_h,), in the units of the rewards.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not a policy, or has another number of rules.
+        """
         check_horizon(policy, self.horizon)
-        ahead: Array | None = None
+        found: list[Array] = []
         for level in reversed(range(self.horizon)):
-            q = self._backup(level, ahead)
-            ahead = (self._action_probabilities(policy, level) * q).sum(axis=1)
-        assert ahead is not None
-        return float(self.start @ ahead)
+            q = self._backup(level, found[-1] if found else None)
+            found.append((self._action_probabilities(policy, level) * q).sum(axis=1))
+        return tuple(found[::-1])
 
     def occupancy(self, policy: PolicyLike) -> tuple[Array, ...]:
         """Exact distribution of the state at each level under a policy.

@@ -19,6 +19,7 @@ from dmq_fast.environments.ranges import Edges, edges_of
 from dmq_fast.kernels import is_sparse, transition_edges
 from dmq_fast.observing import TableObserver
 from dmq_fast.rewards import RewardModel
+from dmq_fast.table_policy import TablePolicy
 
 __all__ = ["NoisyMDP", "affine", "with_noise"]
 
@@ -120,7 +121,7 @@ def affine(env: Kind, scale: float = 1.0, shift: float = 0.0) -> Kind:
         name=env.name,
         parameters={**env.parameters, "scale": scale, "shift": shift},
     )
-    other.state_numbers = env.state_numbers
+    other.state_numbers, other.row_numbers = env.state_numbers, env.row_numbers
     return other
 
 
@@ -256,6 +257,11 @@ class NoisyMDP:
     def optimal_value(self) -> float:
         """Expected return of the best policy."""
         return self.tables.optimal_value
+
+    @property
+    def optimal_policy(self) -> TablePolicy:
+        """The best policy; see `FiniteMDP.optimal_policy`."""
+        return self.tables.optimal_policy
 
     def value(self, policy: PolicyLike) -> float:
         """Return the exact expected return of a policy; see `FiniteMDP.value`."""

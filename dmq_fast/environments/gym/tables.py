@@ -206,6 +206,7 @@ def from_gymnasium(
         parameters={"env": identifier, "horizon": horizon, **scalar_arguments(spec)},
     )
     mdp.state_numbers = np.array(kept)
+    mdp.row_numbers = np.array([*kept, -1])[model.origin]
     return mdp
 
 
