@@ -65,6 +65,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "shard": ("0/2", "1/2", "2/2", "0/0", "x", "slurm", "-1/2", "0/1", "٠/٢", "0/99999999999999999999"),
     "export": TABLES, "export_curves": TABLES, "figures": ("figures",), "interval": ("0.5", "1", "0"),
     "x": ("horizon", "horizn"), "y": ("value", "loss", "x"), "gamma": ("0.5",), "d": ("2",), "H": ("5",), "K": ("2",),
+    "only": ("chain", "river-swim", "chain,river-swim", "chan", "chain,"), "seeds": ("0", "1,2", "3,x"),
+    "algorithm": ("bpi-ucbvi", "self-stopping,lsvi-ucb", "math:sin", "math:no", "bpi"),
     "name": (*ENVIRONMENTS, "dmq", "ucb-q", "gym:X-v0", "my_env", "a/b", "class"),
     "command": tuple(cli.COMMANDS), "benchmark": ("x",),
 }  # fmt: skip
@@ -237,6 +239,8 @@ def command_line(rng: Generator, command: str) -> list[str]:
         first = [name, *ENVIRONMENTS[name]] if rng.random() < 0.9 else ["--env-file", pick(rng, VALUES["env_file"])]
         first += ["--n-samples", "3"] if command == "run" else ["--epsilon", "0.5"]
         first += ["--max-trajectories", "2000", "--evaluate", "5", "--quiet"]
+    if command == "exam":
+        first = ["--only", "chain", "--max-trajectories", "20", "--max-seconds", "5", "--evaluate", "2"]
     actions = [one for one in taken(command, *first) if one.dest not in ("workers", "max_trajectories")]
     for action in actions:
         if (action.required or not action.option_strings) and not set(action.option_strings) & set(first):

@@ -32,6 +32,7 @@ COMMANDS = {
     "new-env": ("new_env", "write a project with a compiled environment, to start your own from"),
     "sweep": ("sweep", "do many runs: environments x algorithms x parameters x seeds"),
     "status": ("status", "tell what has become of the runs of a sweep"),
+    "exam": ("exam", "let algorithms that stop by themselves take an exam on public environments"),
     "merge": ("merge", "make one store of several, such as those of the shards of a sweep"),
 }
 """By name of the command: the module whose function of that name, with underscores, runs it, and what it is for."""

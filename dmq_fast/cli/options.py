@@ -55,6 +55,7 @@ examples:
   dmq-fast bench oracle
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
   dmq-fast report run1
+  dmq-fast exam --only river-swim,chain
   dmq-fast sweep locks.toml --out locks --export locks.csv
 """
 
