@@ -98,11 +98,17 @@ cdef Py_ssize_t gather(
     const real* x, Py_ssize_t stride, Py_ssize_t rows, real* out, Py_ssize_t d
 ) noexcept nogil
 
-# For a group x: a, which may be x, <- U^{-T} x; square <- a . a and, unless z (d,) is NULL, mean <- z . a; both have
-# room for all rows of a group.
+# For a group x of so many rows: a, which may be x, <- U^{-T} x; square <- a . a and, unless z (d,) is NULL, mean <- z . a;
+# both have room for all rows of a group.
 cdef void score(
-    const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t d
+    const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t rows, Py_ssize_t d
 ) noexcept nogil
+
+# mean (m,) <- mean + width square^{1/2}; return whether all of mean is finite.
+cdef bint raise_by(real* mean, const real* square, double width, Py_ssize_t m) noexcept nogil
+
+# Whether none of x (n,) is NaN or infinite.
+cdef bint finite_all(const real* x, Py_ssize_t n) noexcept nogil
 
 # out (m,) <- x y for x (m, d); in double precision with the bits of `dot`.
 cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil

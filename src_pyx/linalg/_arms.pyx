@@ -15,7 +15,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport (
-    GROUP, GROUP_SINGLE, dot, downdate_factor, gather, group_size, pack, packed_size, real, score, solve_factor,
+    GROUP, GROUP_SINGLE, dot, downdate_factor, gather, group_size, pack, packed_size, raise_by, real, score,
+    solve_factor,
 )
 from dmq_fast.kernels._moments cimport Rows, as_columns, dense_row, rows_in, sparse_rows
 from dmq_fast.kernels._philox cimport standard_normals
@@ -261,9 +262,9 @@ cdef class RidgeArms:
         cdef bint narrow = cnp.PyArray_TYPE(phi) == cnp.NPY_FLOAT
         # The memory that is read, whatever a handler of a signal does with the object.
         cdef cnp.ndarray factors = self._factors, coordinates = self._rotated
+        cdef tuple shape = (None, arms, d) if own else (None, d)
         m = len(phi) if np.ndim(phi) else 0
-        rows = as_floats("phi", phi, (None, arms, d) if own else (None, d), finite=False)
-        if narrow and m >= MANY_ROWS:
+        if narrow and m >= MANY_ROWS and np.shape(phi)[1:] == shape[1:]:
             rows = np.require(phi, np.float32, ["C", "A"])
             mean, square = np.empty((m, arms), np.float32), np.empty((m, arms), np.float32)
             z = coordinates.astype(np.float32)
@@ -272,6 +273,7 @@ cdef class RidgeArms:
                 <float*> cnp.PyArray_DATA(mean), <float*> cnp.PyArray_DATA(square), own, m, arms, d,
             )
         else:
+            rows = as_floats("phi", phi, shape, finite=False)
             mean, square = np.empty((m, arms)), np.empty((m, arms))
             if m >= MANY_ROWS:
                 contexts[double](
@@ -353,12 +355,16 @@ cdef class RidgeArms:
         return 0
 
     cdef cnp.ndarray many_bounds(self, phi, double width, bint own):
+        cdef cnp.ndarray mean, square
+        cdef bint finite
         mean, square = self.ask_many(phi, own)
-        with np.errstate(over="ignore"):
-            np.sqrt(square, out=square)
-            square *= width
-            mean += square
-        if not np.isfinite(mean).all():
+        if cnp.PyArray_TYPE(mean) == cnp.NPY_FLOAT:
+            finite = raise_by[float](
+                <float*> cnp.PyArray_DATA(mean), <const float*> cnp.PyArray_DATA(square), width, cnp.PyArray_SIZE(mean)
+            )
+        else:
+            finite = raise_by[double](entries(mean), entries(square), width, cnp.PyArray_SIZE(mean))
+        if not finite:
             raise ValueError(f"alpha: a bound is out of the range of {mean.dtype}")
         return mean
 
@@ -827,7 +833,7 @@ cdef int contexts(
                 x_group = gathered + (0 if own else i // wide * group)
                 if own:
                     gather(x + ((first + i) * arms + k) * d, arms * d, rows, x_group, d)
-                score(factor, z + k * d, <const real*> x_group, a, means, squares, d)
+                score(factor, z + k * d, <const real*> x_group, a, means, squares, rows, d)
                 for q in range(rows):
                     mean[(first + i + q) * arms + k] = means[q]
                     square[(first + i + q) * arms + k] = squares[q]

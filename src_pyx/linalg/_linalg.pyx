@@ -33,24 +33,32 @@ cdef extern from "dmq_factor.h":
 
 cdef extern from "dmq_score.h":
     ctypedef void (*Scorer "dmq_scorer")(
-        const double* packed, const double* z, const double* x, double* a, double* mean, double* square, Py_ssize_t d
+        const double* packed, const double* z, const double* x, double* a, double* mean, double* square,
+        Py_ssize_t rows, Py_ssize_t d
     ) noexcept nogil
     ctypedef void (*SingleScorer "dmq_scorer_single")(
-        const float* packed, const float* z, const float* x, float* a, float* mean, float* square, Py_ssize_t d
+        const float* packed, const float* z, const float* x, float* a, float* mean, float* square,
+        Py_ssize_t rows, Py_ssize_t d
     ) noexcept nogil
 
     Scorer dmq_best_scorer()
     SingleScorer dmq_best_scorer_single()
     void dmq_pack(const double* u, double* packed, int reversed, Py_ssize_t d) noexcept nogil
     void dmq_pack_single(const double* u, float* packed, int reversed, Py_ssize_t d) noexcept nogil
-    void dmq_gather(const double* x, Py_ssize_t stride, Py_ssize_t rows, double* out, Py_ssize_t d) noexcept nogil
-    void dmq_gather_single(const float* x, Py_ssize_t stride, Py_ssize_t rows, float* out, Py_ssize_t d) noexcept nogil
-    void dmq_gather_reversed(const double* x, Py_ssize_t rows, double* out, Py_ssize_t d) noexcept nogil
+    void dmq_gather(
+        const double* x, Py_ssize_t stride, Py_ssize_t rows, double* out, int reversed, Py_ssize_t d
+    ) noexcept nogil
+    void dmq_gather_single(
+        const float* x, Py_ssize_t stride, Py_ssize_t rows, float* out, int reversed, Py_ssize_t d
+    ) noexcept nogil
     void dmq_displace(
         const double* a, const double* mean, double width, Py_ssize_t rows, double* x, Py_ssize_t d
     ) noexcept nogil
     void dmq_products(const double* x, const double* y, double* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
     void dmq_products_single(const float* x, const float* y, float* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    bint dmq_raise(double* mean, const double* square, double width, Py_ssize_t m) noexcept nogil
+    bint dmq_raise_single(float* mean, const float* square, float width, Py_ssize_t m) noexcept nogil
+    bint dmq_finite_single(const float* x, Py_ssize_t n) noexcept nogil
     Py_ssize_t dmq_packed_size(Py_ssize_t d) noexcept nogil
     Py_ssize_t dmq_padded(Py_ssize_t d) noexcept nogil
     enum:
@@ -357,20 +365,34 @@ cdef Py_ssize_t gather(
 ) noexcept nogil:
     if real is double:
         rows = min(rows, <Py_ssize_t> GROUP)
-        dmq_gather(x, stride, rows, out, d)
+        dmq_gather(x, stride, rows, out, False, d)
     else:
         rows = min(rows, <Py_ssize_t> GROUP_SINGLE)
-        dmq_gather_single(x, stride, rows, out, d)
+        dmq_gather_single(x, stride, rows, out, False, d)
     return rows
 
 
 cdef void score(
-    const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t d
+    const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t rows, Py_ssize_t d
 ) noexcept nogil:
     if real is double:
-        scorer(packed, z, x, a, mean, square, d)
+        scorer(packed, z, x, a, mean, square, rows, d)
     else:
-        single_scorer(packed, z, x, a, mean, square, d)
+        single_scorer(packed, z, x, a, mean, square, rows, d)
+
+
+cdef bint raise_by(real* mean, const real* square, double width, Py_ssize_t m) noexcept nogil:
+    if real is double:
+        return dmq_raise(mean, square, width, m)
+    else:
+        return dmq_raise_single(mean, square, <float> width, m)
+
+
+cdef bint finite_all(const real* x, Py_ssize_t n) noexcept nogil:
+    if real is double:
+        return all_finite(x, n)
+    else:
+        return dmq_finite_single(x, n)
 
 
 cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
@@ -389,8 +411,8 @@ cdef void displace(
     dmq_pack(u, work, True, d)
     while first < m:
         size = min(<Py_ssize_t> GROUP, m - first)
-        dmq_gather_reversed(x + first * d, size, a, d)
-        scorer(work, NULL, a, a, unused, squares, d)
+        dmq_gather(x + first * d, d, size, a, True, d)
+        scorer(work, NULL, a, a, unused, squares, size, d)
         dmq_displace(a, mean, width, size, x + first * d, d)
         first += size
 

@@ -12,9 +12,9 @@ from libc.math cimport isfinite, log, sqrt
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport (
-    GROUP_SINGLE, add_gram, cholesky, cholesky_solve, cholesky_upper, displace, downdate_factor, downdate_factor_above,
-    dot, gather, group_size, inverse_squares, leverage, pack, packed_size, real, score, solve_block,
-    solve_block_transposed, solve_factor, solve_factor_transposed, update_factor,
+    GROUP_SINGLE, add_gram, cholesky, cholesky_solve, cholesky_upper, displace, dot, downdate_factor,
+    downdate_factor_above, finite_all, gather, group_size, inverse_squares, leverage, pack, packed_size, raise_by, real,
+    score, solve_block, solve_block_transposed, solve_factor, solve_factor_transposed, update_factor,
 )
 from dmq_fast.kernels._linalg cimport products as inner_products
 from dmq_fast.kernels._moments cimport (
@@ -1204,15 +1204,17 @@ cdef class Ridge:
         cdef Py_ssize_t m = cnp.PyArray_DIM(rows, 0), d = self.dimension
         cdef Py_ssize_t i
         cdef cnp.ndarray mean = singles(m if means else 0), square = singles(m if squares else 0), theta = None
+        cdef const double* exact
         if means:
             theta = singles(d)
+            exact = entries(self.estimate())
             for i in range(d):
-                floats(theta)[i] = <float> entries(self.estimate())[i]
+                floats(theta)[i] = <float> exact[i]
         scores[float](
             self._factor, floats(theta) if means else NULL, floats(rows), floats(mean),
             floats(square) if squares else NULL, True, m, d,
         )
-        if not (all_single(floats(mean), m if means else 0) and all_single(floats(square), m if squares else 0)):
+        if not (finite_all(floats(mean), m if means else 0) and finite_all(floats(square), m if squares else 0)):
             refuse_not_finite("Phi", rows.astype(np.float64))
             raise ValueError("Phi: a result is out of the range of float32; pass the rows as float64")
         if not means:
@@ -1442,40 +1444,12 @@ cdef inline float* floats(cnp.ndarray array) noexcept:
     return <float*> cnp.PyArray_DATA(array)
 
 
-cdef bint all_single(const float* x, Py_ssize_t n) noexcept nogil:
-    # As `all_finite`, in as many sums as fill a vector.
-    cdef float[16] poison
-    cdef float total = 0.0
-    cdef Py_ssize_t i, k
-    memset(poison, 0, sizeof(poison))
-    for i in range(0, n - 15, 16):
-        for k in range(16):
-            poison[k] += x[i + k] * <float> 0.0
-    for i in range(n - n % 16, n):
-        total += x[i] * <float> 0.0
-    for k in range(16):
-        total += poison[k]
-    return total == 0.0
-
-
 cdef cnp.ndarray narrowed(cnp.ndarray result):
     with np.errstate(over="ignore"):
         out = result.astype(np.float32)
     if not np.isfinite(out).all():
         raise ValueError("Phi: a result is out of the range of float32; pass the rows as float64")
     return out
-
-
-cdef bint raise_by(real* mean, const real* square, double alpha, Py_ssize_t m) noexcept nogil:
-    # mean <- mean + alpha square^{1/2}; return whether all are finite.
-    cdef real width = <real> alpha
-    cdef Py_ssize_t i
-    for i in range(m):
-        mean[i] += width * <real> sqrt(square[i])
-    if real is double:
-        return all_finite(mean, m)
-    else:
-        return all_single(mean, m)
 
 
 cdef int scores(
@@ -1518,7 +1492,7 @@ cdef void piece(
         return
     while i < m:
         size = gather(x + i * d, d, m - i, group, d)
-        score[real](packed, NULL, group, group, unused, squares, d)
+        score[real](packed, NULL, group, group, unused, squares, size, d)
         memcpy(square + i, squares, size * sizeof(real))
         i += size
 

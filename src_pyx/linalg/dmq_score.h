@@ -8,7 +8,9 @@
 #ifndef DMQ_SCORE_H
 #define DMQ_SCORE_H
 
+#include <math.h>
 #include <stddef.h>
+#include "dmq_finite.h"
 #include "dmq_wide.h"
 
 /* Rows of a group, in double and in single precision: two of the widest vectors. */
@@ -38,11 +40,15 @@ static inline ptrdiff_t dmq_packed_size(ptrdiff_t d)
         ptrdiff_t down = reversed ? -1 : d, right = reversed ? -d : 1; \
         const double* corner = reversed ? u + d * d - 1 : u; \
         for (ptrdiff_t first = 0; first < d; first += DMQ_PIVOTS) { \
-            ptrdiff_t columns = d - first < DMQ_PIVOTS ? d - first : DMQ_PIVOTS; \
-            for (ptrdiff_t k = 0; k < first; k++, packed += DMQ_PIVOTS) \
+            ptrdiff_t columns = d - first < DMQ_PIVOTS ? d - first : DMQ_PIVOTS, k = 0; \
+            /* Of known length and stride: in vectors. */ \
+            for (; columns == DMQ_PIVOTS && !reversed && k < first; k++, packed += DMQ_PIVOTS) \
+                for (ptrdiff_t p = 0; p < DMQ_PIVOTS; p++) \
+                    packed[p] = (REAL) u[k * d + first + p]; \
+            for (; k < first; k++, packed += DMQ_PIVOTS) \
                 for (ptrdiff_t p = 0; p < DMQ_PIVOTS; p++) \
                     packed[p] = p < columns ? (REAL) corner[k * down + (first + p) * right] : 0; \
-            for (ptrdiff_t k = 0; k < DMQ_PIVOTS; k++, packed += DMQ_PIVOTS) \
+            for (k = 0; k < DMQ_PIVOTS; k++, packed += DMQ_PIVOTS) \
                 for (ptrdiff_t p = 0; p < DMQ_PIVOTS; p++) { \
                     if (p < k || p >= columns) \
                         packed[p] = p == k; \
@@ -63,71 +69,98 @@ DMQ_PACK(dmq_pack_single, float)
 #define DMQ_MIX(a, b, p, q, r, s) __builtin_shuffle(a, b, (places) {p, q, r, s})
 #endif
 #ifdef DMQ_VECTORS
-/* Vectors of four numbers, and c0 to c3 <- the columns of the rows r0 to r3. */
+/* Vectors of four numbers, and c0 to c3 <- the columns of the rows r0 to r3. Numbers are paired within 16 bytes first, which
+   takes one instruction. */
 #define DMQ_FOUR(REAL, INTEGER) \
     typedef REAL four __attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias)); \
     typedef INTEGER places __attribute__((vector_size(4 * sizeof(REAL)), unused));
-#define DMQ_TRANSPOSE(r0, r1, r2, r3) \
+#define DMQ_TRANSPOSE_double(r0, r1, r2, r3) \
     four even = DMQ_MIX(r0, r1, 0, 4, 2, 6), odd = DMQ_MIX(r0, r1, 1, 5, 3, 7); \
     four below = DMQ_MIX(r2, r3, 0, 4, 2, 6), last = DMQ_MIX(r2, r3, 1, 5, 3, 7); \
     four c0 = DMQ_MIX(even, below, 0, 1, 4, 5), c1 = DMQ_MIX(odd, last, 0, 1, 4, 5); \
     four c2 = DMQ_MIX(even, below, 2, 3, 6, 7), c3 = DMQ_MIX(odd, last, 2, 3, 6, 7);
+#define DMQ_TRANSPOSE_float(r0, r1, r2, r3) \
+    four even = DMQ_MIX(r0, r1, 0, 4, 1, 5), odd = DMQ_MIX(r0, r1, 2, 6, 3, 7); \
+    four below = DMQ_MIX(r2, r3, 0, 4, 1, 5), last = DMQ_MIX(r2, r3, 2, 6, 3, 7); \
+    four c0 = DMQ_MIX(even, below, 0, 1, 4, 5), c1 = DMQ_MIX(even, below, 2, 3, 6, 7); \
+    four c2 = DMQ_MIX(odd, last, 0, 1, 4, 5), c3 = DMQ_MIX(odd, last, 2, 3, 6, 7);
 #endif
 
-/* out (dmq_padded(d), GROUP) <- the transpose of `rows` <= GROUP rows of x, `stride` numbers from one to the next; zeros
-   elsewhere. Squares of four rows and columns are transposed in registers. */
+/* Lanes of a group of some rows that are computed: all, or the first half. */
+#define DMQ_SOLVED(GROUP, rows) ((rows) > GROUP / 2 ? GROUP : GROUP / 2)
+
+/* out (dmq_padded(d), GROUP) <- the transpose of `rows` <= GROUP rows of x, `stride` numbers from one to the next, with
+   `reversed` the last number of a row first; zeros in the other lanes that are computed. Squares of four rows and columns
+   are transposed in registers. */
 #ifdef DMQ_VECTORS
 #define DMQ_SQUARES(REAL, INTEGER, GROUP) \
     DMQ_FOUR(REAL, INTEGER) \
-    for (; rows == GROUP && done + 4 <= d; done += 4) \
-        for (ptrdiff_t l = 0; l < GROUP; l += 4) { \
-            const REAL* corner = x + l * stride + done; \
-            REAL* target = out + done * GROUP + l; \
-            four r0 = *(const four*) corner, r1 = *(const four*) (corner + stride); \
-            four r2 = *(const four*) (corner + 2 * stride), r3 = *(const four*) (corner + 3 * stride); \
-            DMQ_TRANSPOSE(r0, r1, r2, r3) \
-            *(four*) target = c0; \
-            *(four*) (target + GROUP) = c1; \
-            *(four*) (target + 2 * GROUP) = c2; \
-            *(four*) (target + 3 * GROUP) = c3; \
-        }
+    for (; l + 4 <= rows && done + 4 <= d; done += 4) { \
+        const REAL* corner = x + l * stride + (reversed ? d - 4 - done : done); \
+        REAL* target = out + (reversed ? done + 3 : done) * GROUP + l; \
+        four r0 = *(const four*) corner, r1 = *(const four*) (corner + stride); \
+        four r2 = *(const four*) (corner + 2 * stride), r3 = *(const four*) (corner + 3 * stride); \
+        DMQ_TRANSPOSE_##REAL(r0, r1, r2, r3) \
+        *(four*) target = c0; \
+        *(four*) (target + down) = c1; \
+        *(four*) (target + 2 * down) = c2; \
+        *(four*) (target + 3 * down) = c3; \
+    }
 #else
 #define DMQ_SQUARES(REAL, INTEGER, GROUP)
 #endif
 #define DMQ_GATHER(NAME, REAL, INTEGER, GROUP) \
     DMQ_WIDE static void NAME( \
-        const REAL* restrict x, ptrdiff_t stride, ptrdiff_t rows, REAL* restrict out, ptrdiff_t d) \
+        const REAL* restrict x, ptrdiff_t stride, ptrdiff_t rows, REAL* restrict out, int reversed, ptrdiff_t d) \
     { \
-        ptrdiff_t done = 0; \
-        DMQ_SQUARES(REAL, INTEGER, GROUP) \
-        for (ptrdiff_t j = done; j < dmq_padded(d); j++) \
-            for (ptrdiff_t l = 0; l < GROUP; l++) \
-                out[j * GROUP + l] = j < d && l < rows ? x[l * stride + j] : 0; \
+        const ptrdiff_t down = reversed ? -GROUP : GROUP; \
+        (void) down; \
+        for (ptrdiff_t l = 0; l < DMQ_SOLVED(GROUP, rows); l += 4) { \
+            ptrdiff_t done = 0; \
+            DMQ_SQUARES(REAL, INTEGER, GROUP) \
+            for (; done < dmq_padded(d); done++) \
+                for (ptrdiff_t i = l; i < l + 4; i++) \
+                    out[done * GROUP + i] \
+                        = done < d && i < rows ? x[i * stride + (reversed ? d - 1 - done : done)] : 0; \
+        } \
     }
 
 DMQ_GATHER(dmq_gather, double, long long, DMQ_GROUP)
 DMQ_GATHER(dmq_gather_single, float, int, DMQ_GROUP_SINGLE)
 
-/* The same for the numbers of a row in reverse; and x_l <- mean + width a_l for the solution a of a group, reversed again:
-   `rows` rows of x (rows, d). */
-static void dmq_gather_reversed(const double* restrict x, ptrdiff_t rows, double* restrict out, ptrdiff_t d)
-{
-    for (ptrdiff_t j = 0; j < dmq_padded(d); j++)
-        for (ptrdiff_t l = 0; l < DMQ_GROUP; l++)
-            out[j * DMQ_GROUP + l] = j < d && l < rows ? x[l * d + d - 1 - j] : 0.0;
-}
-
-static void dmq_displace(
+/* x_l <- mean + width a_l for the solution a of a reversed group: `rows` rows of x (rows, d). */
+DMQ_WIDE static void dmq_displace(
     const double* restrict a, const double* restrict mean, double width, ptrdiff_t rows, double* restrict x, ptrdiff_t d)
 {
-    for (ptrdiff_t l = 0; l < rows; l++)
+    ptrdiff_t l = 0;
+#ifdef DMQ_VECTORS
+    DMQ_FOUR(double, long long)
+    for (; l + 4 <= rows; l += 4) {
+        double* to = x + l * d;
+        ptrdiff_t j = 0;
+        for (; j + 4 <= d; j += 4) {
+            const double* from = a + (d - 1 - j) * DMQ_GROUP + l;
+            four r0 = *(const four*) from, r1 = *(const four*) (from - DMQ_GROUP), at = *(const four*) (mean + j);
+            four r2 = *(const four*) (from - 2 * DMQ_GROUP), r3 = *(const four*) (from - 3 * DMQ_GROUP);
+            DMQ_TRANSPOSE_double(r0, r1, r2, r3)
+            *(four*) (to + j) = at + width * c0;
+            *(four*) (to + d + j) = at + width * c1;
+            *(four*) (to + 2 * d + j) = at + width * c2;
+            *(four*) (to + 3 * d + j) = at + width * c3;
+        }
+        for (; j < d; j++)
+            for (ptrdiff_t i = 0; i < 4; i++)
+                to[i * d + j] = mean[j] + width * a[(d - 1 - j) * DMQ_GROUP + l + i];
+    }
+#endif
+    for (; l < rows; l++)
         for (ptrdiff_t j = 0; j < d; j++)
             x[l * d + j] = mean[j] + width * a[(d - 1 - j) * DMQ_GROUP + l];
 }
 
-/* out (m,) <- x y for x (m, d), four rows at a time, which read y once: each has the bits of `dmq_dot`, which adds up in
-   SUMS = 8 partial sums. Vectors of half as many: those of 64 bytes would cross two lines of the cache. What is
-   fetched ahead may lie beyond x, which is harmless. */
+/* out (m,) <- x y for x (m, d), four rows at a time, which read y once. In double precision each has the bits of `dmq_dot`,
+   which adds up in SUMS = 8 partial sums, and then what is left. Vectors of half as many: those of 64 bytes would cross two
+   lines of the cache. What is fetched ahead may lie beyond x, which is harmless. */
 #ifdef DMQ_VECTORS
 #define DMQ_PRODUCTS(NAME, REAL, INTEGER, SUMS) \
     DMQ_WIDE static void NAME( \
@@ -142,7 +175,7 @@ static void dmq_displace(
             const REAL* r2 = rows > 2 ? r1 + d : r0; \
             const REAL* r3 = rows > 3 ? r2 + d : r0; \
             sums s[4] = {{0}}, t[4] = {{0}}; \
-            REAL rest[4] = {0}; \
+            four rest = {0}; \
             for (; i + SUMS <= d; i += SUMS) { \
                 sums at = *(const sums*) (y + i), next = *(const sums*) (y + i + SUMS / 2); \
                 __builtin_prefetch(r0 + 4 * d + i); \
@@ -158,23 +191,40 @@ static void dmq_displace(
                 s[3] += *(const sums*) (r3 + i) * at; \
                 t[3] += *(const sums*) (r3 + i + SUMS / 2) * next; \
             } \
-            for (; i < d; i++) { \
-                rest[0] += r0[i] * y[i]; \
-                rest[1] += r1[i] * y[i]; \
-                rest[2] += r2[i] * y[i]; \
-                rest[3] += r3[i] * y[i]; \
+            if (SUMS == 16 && i + SUMS / 2 <= d) { \
+                sums at = *(const sums*) (y + i); \
+                s[0] += *(const sums*) (r0 + i) * at; \
+                s[1] += *(const sums*) (r1 + i) * at; \
+                s[2] += *(const sums*) (r2 + i) * at; \
+                s[3] += *(const sums*) (r3 + i) * at; \
+                i += SUMS / 2; \
             } \
-            REAL kept[4][SUMS / 2]; \
-            four v[4]; \
-            for (int r = 0; r < 4; r++) { \
-                *(sums*) kept[r] = s[r] + t[r]; \
-                v[r] = *(const four*) kept[r]; \
-                if (SUMS == 16) \
-                    v[r] += *(const four*) (kept[r] + SUMS / 2 - 4); \
+            for (; i + 4 <= d; i += 4) { \
+                four a = *(const four*) (r0 + i), b = *(const four*) (r1 + i); \
+                four c = *(const four*) (r2 + i), e = *(const four*) (r3 + i); \
+                DMQ_TRANSPOSE_##REAL(a, b, c, e) \
+                rest += c0 * y[i]; \
+                rest += c1 * y[i + 1]; \
+                rest += c2 * y[i + 2]; \
+                rest += c3 * y[i + 3]; \
             } \
-            DMQ_TRANSPOSE(v[0], v[1], v[2], v[3]) \
-            *(four*) rest += (c0 + c2) + (c1 + c3); \
-            for (ptrdiff_t r = 0; r < rows; r++) \
+            for (; i < d; i++) \
+                rest += (four) {r0[i], r1[i], r2[i], r3[i]} * y[i]; \
+            if (d >= 8) { \
+                REAL kept[4][SUMS / 2]; \
+                four v[4]; \
+                for (int r = 0; r < 4; r++) { \
+                    *(sums*) kept[r] = s[r] + t[r]; \
+                    v[r] = *(const four*) kept[r]; \
+                    if (SUMS == 16) \
+                        v[r] += *(const four*) (kept[r] + SUMS / 2 - 4); \
+                } \
+                DMQ_TRANSPOSE_##REAL(v[0], v[1], v[2], v[3]) \
+                rest += (c0 + c2) + (c1 + c3); \
+            } \
+            if (rows == 4) \
+                *(four*) (out + first) = rest; \
+            for (ptrdiff_t r = 0; rows < 4 && r < rows; r++) \
                 out[first + r] = rest[r]; \
         } \
     }
@@ -188,6 +238,9 @@ static void dmq_displace(
             for (; i + SUMS <= d; i += SUMS) \
                 for (int l = 0; l < SUMS; l++) \
                     t[l] += x[r * d + i + l] * y[i + l]; \
+            for (int l = 0; SUMS == 16 && i + 8 <= d && l < 8; l++) \
+                t[l] += x[r * d + i + l] * y[i + l]; \
+            i += SUMS == 16 && i + 8 <= d ? 8 : 0; \
             for (; i < d; i++) \
                 rest += x[r * d + i] * y[i]; \
             for (int half = SUMS / 2; half > 1; half /= 2) \
@@ -201,52 +254,63 @@ static void dmq_displace(
 DMQ_PRODUCTS(dmq_products, double, long long, 8)
 DMQ_PRODUCTS(dmq_products_single, float, int, 16)
 
-/* For a group x (dmq_padded(d), GROUP): a, which may be x, <- U^{-T} x; square (GROUP,) <- a . a, and mean (GROUP,) <-
-   z . a for z (d,) unless that is NULL. */
+/* For the first `rows` rows of a group x (dmq_padded(d), GROUP), or more of them: a, which may be x, <- U^{-T} x; square
+   (GROUP,) <- a . a, and mean (GROUP,) <- z . a for z (d,) unless that is NULL. */
 typedef void (*dmq_scorer)(
-    const double* packed, const double* z, const double* x, double* a, double* mean, double* square, ptrdiff_t d);
+    const double* packed, const double* z, const double* x, double* a, double* mean, double* square, ptrdiff_t rows,
+    ptrdiff_t d);
 typedef void (*dmq_scorer_single)(
-    const float* packed, const float* z, const float* x, float* a, float* mean, float* square, ptrdiff_t d);
+    const float* packed, const float* z, const float* x, float* a, float* mean, float* square, ptrdiff_t rows,
+    ptrdiff_t d);
 
 #ifdef DMQ_VECTORS
-/* VECTORS vectors of LANES rows at a time, DMQ_PIVOTS sums of each: as many as there are registers for. */
+/* VECTORS vectors of LANES rows at a time, DMQ_PIVOTS sums of each: as many as there are registers for. One vector, where
+   the rest of the rows is in one. */
 #define DMQ_SCORE(NAME, TARGET, REAL, GROUP, LANES, VECTORS) \
-    TARGET static void NAME( \
-        const REAL* restrict packed, const REAL* restrict z, const REAL* x, REAL* a, REAL* restrict mean, \
-        REAL* restrict square, ptrdiff_t d) \
+    TARGET static inline __attribute__((always_inline)) void NAME##_strip( \
+        const REAL* restrict u, const REAL* restrict z, const REAL* x, REAL* a, REAL* restrict mean, \
+        REAL* restrict square, ptrdiff_t first, ptrdiff_t d, const int vectors) \
     { \
         typedef REAL lanes __attribute__((vector_size(LANES * sizeof(REAL)), aligned(sizeof(REAL)), may_alias)); \
+        lanes t[DMQ_PIVOTS][VECTORS], total[VECTORS], product[VECTORS]; \
+        for (int p = 0; p < DMQ_PIVOTS; p++) \
+            for (int q = 0; q < vectors; q++) \
+                t[p][q] = *(const lanes*) (x + (first + p) * GROUP + q * LANES); \
+        for (ptrdiff_t k = 0; k < first; k++, u += DMQ_PIVOTS) \
+            for (int p = 0; p < DMQ_PIVOTS; p++) \
+                for (int q = 0; q < vectors; q++) \
+                    t[p][q] -= u[p] * *(const lanes*) (a + k * GROUP + q * LANES); \
+        for (int q = 0; q < vectors; q++) { \
+            total[q] = *(const lanes*) (square + q * LANES); \
+            product[q] = *(const lanes*) (mean + q * LANES); \
+        } \
+        for (int k = 0; k < DMQ_PIVOTS; k++, u += DMQ_PIVOTS) \
+            for (int q = 0; q < vectors; q++) { \
+                t[k][q] *= u[k]; \
+                *(lanes*) (a + (first + k) * GROUP + q * LANES) = t[k][q]; \
+                total[q] += t[k][q] * t[k][q]; \
+                if (z != NULL && first + k < d) \
+                    product[q] += z[first + k] * t[k][q]; \
+                for (int p = k + 1; p < DMQ_PIVOTS; p++) \
+                    t[p][q] -= u[p] * t[k][q]; \
+            } \
+        for (int q = 0; q < vectors; q++) { \
+            *(lanes*) (square + q * LANES) = total[q]; \
+            *(lanes*) (mean + q * LANES) = product[q]; \
+        } \
+    } \
+    TARGET static void NAME( \
+        const REAL* restrict packed, const REAL* restrict z, const REAL* x, REAL* a, REAL* restrict mean, \
+        REAL* restrict square, ptrdiff_t rows, ptrdiff_t d) \
+    { \
         for (int l = 0; l < GROUP; l++) \
             mean[l] = square[l] = 0; \
         for (ptrdiff_t first = 0; first < d; packed += (first + DMQ_PIVOTS) * DMQ_PIVOTS, first += DMQ_PIVOTS) \
-            for (int strip = 0; strip < GROUP; strip += VECTORS * LANES) { \
-                lanes t[DMQ_PIVOTS][VECTORS], total[VECTORS], product[VECTORS]; \
-                const REAL* u = packed; \
-                for (int p = 0; p < DMQ_PIVOTS; p++) \
-                    for (int q = 0; q < VECTORS; q++) \
-                        t[p][q] = *(const lanes*) (x + (first + p) * GROUP + strip + q * LANES); \
-                for (ptrdiff_t k = 0; k < first; k++, u += DMQ_PIVOTS) \
-                    for (int p = 0; p < DMQ_PIVOTS; p++) \
-                        for (int q = 0; q < VECTORS; q++) \
-                            t[p][q] -= u[p] * *(const lanes*) (a + k * GROUP + strip + q * LANES); \
-                for (int q = 0; q < VECTORS; q++) { \
-                    total[q] = *(const lanes*) (square + strip + q * LANES); \
-                    product[q] = *(const lanes*) (mean + strip + q * LANES); \
-                } \
-                for (int k = 0; k < DMQ_PIVOTS; k++, u += DMQ_PIVOTS) \
-                    for (int q = 0; q < VECTORS; q++) { \
-                        t[k][q] *= u[k]; \
-                        *(lanes*) (a + (first + k) * GROUP + strip + q * LANES) = t[k][q]; \
-                        total[q] += t[k][q] * t[k][q]; \
-                        if (z != NULL && first + k < d) \
-                            product[q] += z[first + k] * t[k][q]; \
-                        for (int p = k + 1; p < DMQ_PIVOTS; p++) \
-                            t[p][q] -= u[p] * t[k][q]; \
-                    } \
-                for (int q = 0; q < VECTORS; q++) { \
-                    *(lanes*) (square + strip + q * LANES) = total[q]; \
-                    *(lanes*) (mean + strip + q * LANES) = product[q]; \
-                } \
+            for (ptrdiff_t l = 0; l < rows; l += VECTORS * LANES) { \
+                if (VECTORS > 1 && rows - l <= LANES) \
+                    NAME##_strip(packed, z, x + l, a + l, mean + l, square + l, first, d, 1); \
+                else \
+                    NAME##_strip(packed, z, x + l, a + l, mean + l, square + l, first, d, VECTORS); \
             } \
     }
 
@@ -277,9 +341,10 @@ DMQ_SCORE(dmq_score_single_16, __attribute__((target("avx512f"))), float, DMQ_GR
 #else
 #define DMQ_SCORE(NAME, REAL, GROUP) \
     static void NAME( \
-        const REAL* packed, const REAL* z, const REAL* x, REAL* a, REAL* mean, REAL* square, ptrdiff_t d) \
+        const REAL* packed, const REAL* z, const REAL* x, REAL* a, REAL* mean, REAL* square, ptrdiff_t rows, \
+        ptrdiff_t d) \
     { \
-        for (int l = 0; l < GROUP; l++) { \
+        for (ptrdiff_t l = 0; l < rows; l++) { \
             const REAL* u = packed; \
             mean[l] = square[l] = 0; \
             for (ptrdiff_t first = 0; first < d; first += DMQ_PIVOTS, u += first * DMQ_PIVOTS) \
@@ -298,6 +363,26 @@ DMQ_SCORE(dmq_score_single_16, __attribute__((target("avx512f"))), float, DMQ_GR
 
 DMQ_SCORE(dmq_score_2, double, DMQ_GROUP)
 DMQ_SCORE(dmq_score_single_4, float, DMQ_GROUP_SINGLE)
+#endif
+
+/* mean (m,) <- mean + width square^{1/2}; return whether all are finite. A root that does not set errno is a vector's. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("no-math-errno")
+#endif
+#define DMQ_RAISE(NAME, REAL, ROOT, FINITE) \
+    DMQ_WIDE static int NAME(REAL* restrict mean, const REAL* restrict square, REAL width, ptrdiff_t m) \
+    { \
+        for (ptrdiff_t i = 0; i < m; i++) \
+            mean[i] += width * ROOT(square[i]); \
+        return FINITE(mean, m); \
+    }
+
+DMQ_FINITE(dmq_finite_single, float, 32)
+DMQ_RAISE(dmq_raise, double, sqrt, dmq_finite)
+DMQ_RAISE(dmq_raise_single, float, sqrtf, dmq_finite_single)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
 #endif
 
 #ifdef DMQ_SCORERS
