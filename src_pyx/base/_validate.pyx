@@ -211,15 +211,36 @@ cdef cnp.ndarray widths(width, Py_ssize_t m):
     return frozen(array)
 
 
+cdef object without_missing(name, value):
+    # `value` of pandas, as an array if a column is nullable, in Arrow's memory or sparse: for NumPy columns of several
+    # types, and those with missing values, are objects or NaN.
+    dtypes = [value.dtype] if value.ndim == 1 else list(value.dtypes)
+    if not any([not isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes]):
+        return value
+    for dtype in dtypes:
+        if dtype.kind not in "biuf":
+            raise TypeError(f"{name}: expected real numbers, got dtype {dtype}")
+    missing = np.argwhere(np.asarray(value.isna()))
+    if len(missing):
+        raise ValueError(
+            f"{name}: expected numbers, got a missing value at index {tuple(missing[0].tolist())}; fill or drop such "
+            "rows, as the methods fillna and dropna do"
+        )
+    plain = [getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype)) for dtype in dtypes]
+    return value.to_numpy(dtype=np.result_type(*plain))
+
+
 def as_numbers(name, value):
     """Return `value` as an array of real numbers that float64 can hold, of whatever dtype they came in.
+
+    Of pandas, nullable columns and those in Arrow's memory are numbers like others, where none is missing.
 
     Raises
     ------
     TypeError
         If the entries are not such numbers (complex, object, string, long double), or the array is sparse.
     ValueError
-        If nested sequences differ in length.
+        If nested sequences differ in length, or a number is missing.
 
     Examples
     --------
@@ -232,6 +253,11 @@ def as_numbers(name, value):
         raise TypeError(f"{name}: expected an array without a mask, got a masked array")
     if is_sparse(value):
         raise TypeError(f"{name}: expected a dense array, such as its method toarray returns, got a sparse one")
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(
+        value, (pandas.DataFrame, pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)
+    ):
+        value = without_missing(name, value)
     try:
         array = np.asarray(value)
     except ValueError as error:
