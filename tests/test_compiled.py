@@ -97,6 +97,31 @@ def test_signatures_are_those_of_the_stubs():
     )
 
 
+def test_signatures_of_methods_are_those_of_the_stubs():
+    compared = 0
+    for name, value in PUBLIC.items():
+        bodies = [] if name in PYTHON else stub_of(value.__module__)
+        nodes = {
+            node.name: node
+            for body in bodies
+            if isinstance(body, ast.ClassDef) and body.name == name
+            for node in reversed(body.body)  # the first of several overloads has all defaults
+            if isinstance(node, ast.FunctionDef)
+        }
+        for member, _ in members(value):
+            found = getattr(value, member)
+            if not callable(found):
+                continue
+            signature = inspect.signature(found)
+            if member in nodes:
+                names, defaults = parameters_of(nodes[member])
+                have = {k: p.default for k, p in signature.parameters.items() if p.default is not p.empty}
+                assert sorted(set(signature.parameters) - {"self"}) == names, f"{name}.{member}"
+                assert have == defaults, f"{name}.{member}"
+                compared += 1
+    assert compared > 100
+
+
 def private_imports(source: str) -> list[str]:
     """Modules behind the door of `dmq_fast.kernels` that a piece of Python imports."""
     imported = []

@@ -1,11 +1,20 @@
-"""Columns of pandas, nullable and in Arrow's memory, and of Polars: numbers where none is missing, refused where one is."""
+"""Columns of pandas, nullable and in Arrow's memory, and of Polars: numbers, but refused where one is missing."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dmq_fast.kernels import LevelRows, Ridge, RidgeArms, SecondMoment, SparseRidge, as_floats, dsec_rows, greedy_actions
+from dmq_fast.kernels import (
+    LevelRows,
+    Ridge,
+    RidgeArms,
+    SecondMoment,
+    SparseRidge,
+    as_floats,
+    dsec_rows,
+    greedy_actions,
+)
 
 pytestmark = pytest.mark.kernels
 

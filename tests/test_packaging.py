@@ -23,12 +23,17 @@ DECLARATIONS = {
 
 CLIENT = """
 # cython: language_level=3
-from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
-from dmq_fast.kernels._episode cimport Learner
+from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide, decide_sum, decide_work_size, shift_value, value_work_size
+from dmq_fast.kernels._env cimport Environment
+from dmq_fast.kernels._episode cimport Episode, Learner
+from dmq_fast.kernels._features cimport FeatureMap
+from dmq_fast.kernels._greedy cimport greedy_action, greedy_rows
+from dmq_fast.kernels._learners cimport TabularLearner
 from dmq_fast.kernels._linalg cimport GROUP, downdate_factor, gather, group_size, leverage, pack, packed_size, score
 from dmq_fast.kernels._linalg cimport solve_factor, solve_factor_transposed, update_factor
-from dmq_fast.kernels._moments cimport add_outer, mirror
-from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
+from dmq_fast.kernels._moments cimport add_block, add_outer, block_work_size, mirror
+from dmq_fast.kernels._philox cimport Philox, Stream, normals_into, philox_open, philox_uniforms
+from dmq_fast.kernels._ridge cimport NOT_FINITE, fit
 from dmq_fast.kernels._simulator cimport SCORE, Fault
 
 def corners_of_a_factor():
@@ -53,7 +58,7 @@ def many_rows(double[:, ::1] factor, double[:, ::1] rows, double[::1] work, doub
     assert work.shape[0] >= packed_size(d) + group_size(d)
     pack(&factor[0, 0], packed, d)
     m = gather(&rows[0, 0], d, rows.shape[0], group, d)
-    score(packed, &z[0], <const double*> group, group, mean, square, d)
+    score(packed, &z[0], <const double*> group, group, mean, square, m, d)
     alone = leverage(&factor[0, 0], &rows[0, 0], group, d)
     solve_factor_transposed(&factor[0, 0], &rows[0, 0], d)
     solve_factor(&factor[0, 0], &rows[0, 0], d)
@@ -88,6 +93,13 @@ def shifted(double ratio):
     cdef int answer = decide(s, m, 1.0, ratio, 1e-9, work, 2)
     return {SHIFT: True, NO_SHIFT: False}[answer]
 
+def estimate(double[:, ::1] gram, double[::1] moment, double n, double ridge):
+    cdef double theta[8]
+    cdef double work[64]
+    cdef Py_ssize_t d = moment.shape[0]
+    assert d <= 8 and fit(theta, &gram[0, 0], &moment[0], n, ridge, work, d) == 0
+    return [theta[i] for i in range(d)]
+
 def first_uniform(Stream stream):
     cdef Philox generator
     cdef double u
@@ -121,6 +133,17 @@ assert learner.n_episodes == 2 and (0.0 < returns[:2]).all() and returns[2] == -
 assert client.shifted(2.0) and not client.shifted(4.0)
 stream = dmq_fast.Stream(5, call=3)
 assert client.first_uniform(stream) == stream.generator().random()
+gram, moment = rows.T @ rows, rows.T @ rows[:, 0]
+assert numpy.allclose(client.estimate(gram, moment, 20, 0.1), dmq_fast.kernels.ridge_fit(gram, moment, 20, 0.1))
+models = dmq_fast.kernels.Ridge(5, 1.0), dmq_fast.kernels.RidgeArms(2, 5, 1.0), dmq_fast.kernels.SparseRidge(5, 1.0)
+models[0].update_rows(rows, z[0] * rows[:, 0])
+models[1].update_rows([0, 1] * 10, rows, z[0] * rows[:, 0])
+models[2].update_rows(rows, z[0] * rows[:, 0])
+assert numpy.allclose(models[0].theta, models[2].theta) and models[1].n.tolist() == [10, 10]
+assert numpy.allclose(models[0].upper(rows, 0.5), models[2].upper(rows, 0.5))
+for model in models:
+    model.save("state.npz")
+    assert (type(model).load("state.npz").theta == model.theta).all()
 """
 
 
@@ -177,6 +200,16 @@ def test_every_file_that_has_the_version_has_the_same():
     assert set(places) <= set(tracked())
     found = {re.search(r"^ *version(?: =|:) \"?([\d.]+)\"?$", (ROOT / place).read_text(), re.M)[1] for place in places}
     assert len(found) == 1
+
+
+def test_functions_that_stay_are_declared():
+    """docs/kernels.md names them, by file."""
+    table = re.findall(r"^\| `(_\w+\.pxd)` \| (.*) \|$", (ROOT / "docs/kernels.md").read_text(), re.M)
+    assert len(table) > 8
+    for file, text in table:
+        declared = (ROOT / "dmq_fast/kernels" / file).read_text()
+        for name in re.findall(r"`(\w+)`", text):
+            assert re.search(rf"^c(p?)def [^#\n]*\b{name}\b", declared, re.M), f"{file}: {name}"
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
 import os
+from collections.abc import Sequence
 from typing import Any, Literal, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels._philox import Stream
-from dmq_fast.kernels._validate import _Matrix, _Row, _Sparse
+from dmq_fast.kernels._validate import _Matrix, _Row, _Singles, _Sparse
+
+# A checker may take float32 for a kind of float64, so that overloads overlap.
+_Doubles = Sequence[float] | Sequence[Sequence[float]] | NDArray[np.float64]
 
 @final
 class RidgeArms:
@@ -22,9 +26,26 @@ class RidgeArms:
     def theta(self) -> NDArray[np.float64]: ...
     @property
     def factor(self) -> NDArray[np.float64]: ...
-    def predict(self, phi: ArrayLike, *, per_arm: bool = False) -> NDArray[np.float64]: ...
-    def leverage(self, phi: ArrayLike, *, per_arm: bool = False) -> NDArray[np.float64]: ...
-    def upper(self, phi: ArrayLike, alpha: float, *, per_arm: bool = False) -> NDArray[np.float64]: ...
+    @overload
+    def predict(self, phi: _Singles, *, per_arm: Literal[False] = False) -> NDArray[np.float32]: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(self, phi: _Doubles, *, per_arm: bool = False) -> NDArray[np.float64]: ...
+    @overload
+    def predict(self, phi: ArrayLike, *, per_arm: bool = False) -> NDArray[np.float32] | NDArray[np.float64]: ...
+    @overload
+    def leverage(self, phi: _Singles, *, per_arm: Literal[False] = False) -> NDArray[np.float32]: ...  # type: ignore[overload-overlap]
+    @overload
+    def leverage(self, phi: _Doubles, *, per_arm: bool = False) -> NDArray[np.float64]: ...
+    @overload
+    def leverage(self, phi: ArrayLike, *, per_arm: bool = False) -> NDArray[np.float32] | NDArray[np.float64]: ...
+    @overload
+    def upper(self, phi: _Singles, alpha: float, *, per_arm: Literal[False] = False) -> NDArray[np.float32]: ...  # type: ignore[overload-overlap]
+    @overload
+    def upper(self, phi: _Doubles, alpha: float, *, per_arm: bool = False) -> NDArray[np.float64]: ...
+    @overload
+    def upper(
+        self, phi: ArrayLike, alpha: float, *, per_arm: bool = False
+    ) -> NDArray[np.float32] | NDArray[np.float64]: ...
     @overload
     def select(self, phi: _Row, alpha: float, *, per_arm: Literal[False] = False) -> int: ...
     @overload

@@ -5,19 +5,54 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._dsec_numpy import DsecResult
-from dmq_fast.kernels._validate import _Matrix
+from dmq_fast.kernels._validate import _Square, _Stack
 
-def dsec(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> DsecResult: ...
+_Bools = NDArray[np.bool_]
+_Floats = NDArray[np.float64]
 
 # One problem has a float or a bool, a stack has an array.
 @overload
-def dsec_value(m1: _Matrix, m2: _Matrix, eps1: float) -> float: ...
+def dsec(m1: _Square, m2: _Square, eps1: float, eps2: float) -> DsecResult[bool, float]: ...
 @overload
-def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike) -> float | NDArray[np.float64]: ...
+def dsec(m1: _Stack, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> DsecResult[_Bools, _Floats]: ...
+@overload
+def dsec(m1: ArrayLike, m2: _Stack, eps1: ArrayLike, eps2: ArrayLike) -> DsecResult[_Bools, _Floats]: ...
+@overload
+def dsec(
+    m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike
+) -> DsecResult[bool, float] | DsecResult[_Bools, _Floats]: ...
+@overload
+def dsec_value(m1: _Square, m2: _Square, eps1: float) -> float: ...
+@overload
+def dsec_value(m1: _Stack, m2: ArrayLike, eps1: ArrayLike) -> _Floats: ...
+@overload
+def dsec_value(m1: ArrayLike, m2: _Stack, eps1: ArrayLike) -> _Floats: ...
+@overload
+def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike) -> float | _Floats: ...
 @overload
 def dsec_decision(
-    m1: _Matrix, m2: _Matrix, eps1: float, eps2: float, *, return_marginal: Literal[False] = False, exact: bool = True
+    m1: _Square, m2: _Square, eps1: float, eps2: float, *, return_marginal: Literal[False] = False, exact: bool = True
 ) -> bool: ...
+@overload
+def dsec_decision(
+    m1: _Stack,
+    m2: ArrayLike,
+    eps1: ArrayLike,
+    eps2: ArrayLike,
+    *,
+    return_marginal: Literal[False] = False,
+    exact: bool = True,
+) -> _Bools: ...
+@overload
+def dsec_decision(
+    m1: ArrayLike,
+    m2: _Stack,
+    eps1: ArrayLike,
+    eps2: ArrayLike,
+    *,
+    return_marginal: Literal[False] = False,
+    exact: bool = True,
+) -> _Bools: ...
 @overload
 def dsec_decision(
     m1: ArrayLike,
@@ -27,11 +62,19 @@ def dsec_decision(
     *,
     return_marginal: Literal[False] = False,
     exact: bool = True,
-) -> bool | NDArray[np.bool_]: ...
+) -> bool | _Bools: ...
 @overload
 def dsec_decision(
-    m1: _Matrix, m2: _Matrix, eps1: float, eps2: float, *, return_marginal: Literal[True], exact: bool = True
+    m1: _Square, m2: _Square, eps1: float, eps2: float, *, return_marginal: Literal[True], exact: bool = True
 ) -> tuple[bool, bool]: ...
+@overload
+def dsec_decision(
+    m1: _Stack, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike, *, return_marginal: Literal[True], exact: bool = True
+) -> tuple[_Bools, _Bools]: ...
+@overload
+def dsec_decision(
+    m1: ArrayLike, m2: _Stack, eps1: ArrayLike, eps2: ArrayLike, *, return_marginal: Literal[True], exact: bool = True
+) -> tuple[_Bools, _Bools]: ...
 @overload
 def dsec_decision(
     m1: ArrayLike,
@@ -41,7 +84,7 @@ def dsec_decision(
     *,
     return_marginal: Literal[True],
     exact: bool = True,
-) -> tuple[bool | NDArray[np.bool_], bool | NDArray[np.bool_]]: ...
+) -> tuple[bool | _Bools, bool | _Bools]: ...
 
 @disjoint_base
 class Stack:

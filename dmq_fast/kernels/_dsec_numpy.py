@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -16,11 +16,15 @@ __all__ = ["DsecResult", "broadcast", "dsec_rows", "rank_deficient", "singular"]
 
 EPSILON = float(np.finfo(np.float64).eps)
 
+# Of one problem, or arrays of a stack of them.
+Decision = TypeVar("Decision", bool, NDArray[np.bool_])
+Value = TypeVar("Value", float, NDArray[np.float64])
+
 # Eigenvalues below minus that many tolerances are no rounding of zero.
 INDEFINITE = 8.0
 
 
-class DsecResult(NamedTuple):
+class DsecResult(NamedTuple, Generic[Decision, Value]):
     """Answer of the DSEC oracle: `decision` (v >= eps2), `value` v, `witness` x (d,), and `marginal`.
 
     The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. If v is infinite, x is a
@@ -33,10 +37,10 @@ class DsecResult(NamedTuple):
     shape, the witness (..., d).
     """
 
-    decision: Any
-    value: Any
+    decision: Decision
+    value: Value
     witness: NDArray[np.float64]
-    marginal: Any
+    marginal: Decision
 
 
 def broadcast(
@@ -126,7 +130,7 @@ def _tolerance(d: int, largest: float) -> float:
 
 def singular(
     m1: NDArray[np.float64], m2: NDArray[np.float64], eps1: float, eps2: float, decision: bool, marginal: bool
-) -> DsecResult:
+) -> DsecResult[bool, float]:
     """Return the result of `dsec` if m1 (d, d) is not positive definite in float64.
 
     The decision is given, and kept unless it is marginal: then it follows from the value.
@@ -174,7 +178,9 @@ def singular(
     return DsecResult(value >= eps2 if open_question else decision, value, witness, marginal)
 
 
-def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0) -> DsecResult:
+def dsec_rows(
+    rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0
+) -> DsecResult[bool, float]:
     """Return the answer of the DSEC oracle from raw features, without forming second moments.
 
     v = eps1 sigma_max(X2 T^{-1})^2 / n2, with T the triangular factor of [X1 / sqrt(n1); sqrt(eps_r) I].

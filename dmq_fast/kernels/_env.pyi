@@ -1,4 +1,4 @@
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,11 +7,11 @@ from typing_extensions import disjoint_base
 ENVIRONMENT_SIZE: int
 VERSION: int
 
-def capsule_at(address: int) -> Any: ...
+def capsule_at(address: int) -> object: ...
 
 @disjoint_base
 class EnvironmentHandle:
-    def __new__(cls, source: Any) -> Self: ...
+    def __new__(cls, source: object) -> Self: ...
     @property
     def address(self) -> int: ...
     @property

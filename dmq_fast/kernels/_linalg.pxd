@@ -98,8 +98,8 @@ cdef Py_ssize_t gather(
     const real* x, Py_ssize_t stride, Py_ssize_t rows, real* out, Py_ssize_t d
 ) noexcept nogil
 
-# For a group x of so many rows: a, which may be x, <- U^{-T} x; square <- a . a and, unless z (d,) is NULL, mean <- z . a;
-# both have room for all rows of a group.
+# For a group x of so many rows: a, which may be x, <- U^{-T} x; square <- a . a and, unless z (d,) is NULL, mean <-
+# z . a; both have room for all rows of a group.
 cdef void score(
     const real* packed, const real* z, const real* x, real* a, real* mean, real* square, Py_ssize_t rows, Py_ssize_t d
 ) noexcept nogil

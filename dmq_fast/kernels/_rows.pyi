@@ -1,9 +1,10 @@
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
+
+from dmq_fast.kernels._validate import _Sparse
 
 def restored(
     version: int,
@@ -14,7 +15,7 @@ def restored(
 @disjoint_base
 class LevelRows:
     @staticmethod
-    def of(levels: Sequence[Any], weights: Sequence[ArrayLike] | None = None) -> LevelRows: ...
+    def of(levels: Sequence[ArrayLike | _Sparse], weights: Sequence[ArrayLike] | None = None) -> LevelRows: ...
     @staticmethod
     def total(parts: Sequence[LevelRows], levels: Sequence[int]) -> LevelRows: ...
     @property

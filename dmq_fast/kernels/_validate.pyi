@@ -13,6 +13,10 @@ class _Sparse(Protocol):
 _Row = Sequence[float] | np.ndarray[tuple[int], np.dtype[Any]]
 _Matrix = np.ndarray[tuple[int, int], np.dtype[Any]]
 _Rows = Sequence[Sequence[float]] | _Matrix | _Sparse
+_Singles = np.ndarray[tuple[int, int], np.dtype[np.float32]]
+# One problem, and stacks of them.
+_Square = Sequence[Sequence[float]] | _Matrix
+_Stack = np.ndarray[tuple[int, int, int, *tuple[int, ...]], np.dtype[Any]]
 
 def as_numbers(name: str, value: Any) -> NDArray[Any]: ...
 def as_floats(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> NDArray[np.float64]: ...
