@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast.environments import GymnasiumBatch, as_environment, cart_pole, from_dm_env, from_object, mountain_car
+from dmq_fast.environments import (
+    GymnasiumBatch,
+    as_environment,
+    cart_pole,
+    from_dm_env,
+    from_object,
+    make,
+    mountain_car,
+)
 from dmq_fast.environments._look import FEW_VALUES, Grids, Look, default_hold, interpolation, shows_real_numbers
 from dmq_fast.features import Interpolation
 from dmq_fast.kernels import Episode
@@ -194,6 +202,9 @@ def test_bsuite_in_real_numbers_is_on_grids():
     assert (env.horizon, env.hold, env.linear) == (201, 5, False)
     assert env.value_range[0].tolist() == [0.0, 1001.0] and env.value_range[-1].tolist() == [0.0, 1.0]
     assert as_environment("bsuite:mountain_car/0", hold=10).value_range[-1].tolist() == [-10.0, 0.0]
+    assert as_environment("bsuite:mountain_car_noise/0", hold=4).noise == pytest.approx(0.2)  # four steps of .1
+    assert as_environment("bsuite:umbrella_length/0", hold=100).noise == 1.0  # that is all of one step
+    assert make("bsuite:catch_noise/0", noise=3.0, hold=4).noise == 3.0
     for name in ("bandit/0", "memory_size/3", "discounting_chain/0", "umbrella_distract/0"):
         other = as_environment(f"bsuite:{name}", rng=0)
         assert other.linear and other.hold == 1 and other.memory is not None

@@ -65,7 +65,7 @@ def bsuite_environment(
     value_range : pair of float, array_like of shape (H, 2) or "seen", optional
         Default: that of the experiment.
     noise : float, optional
-        Default: that of the experiment.
+        Standard deviation of the noise of the reward of a level. Default: that of the experiment for each step.
     rng : None, int, SeedSequence or Generator, optional
         What the environment is drawn from, where it takes a seed. None: as bsuite's setting has it.
 
@@ -106,10 +106,12 @@ def bsuite_environment(
         features_of(features),
         history=history,
         value_range=value_range,
-        noise=known.noise if noise is None else noise,
+        noise=noise,
         name=f"{BSUITE_PREFIX}{identifier}",
         hold=hold,
     )
+    if noise is None and known.noise is not None:
+        batch.noise = known.noise * min(batch.hold, known.horizon) ** 0.5  # of a sum of as many rewards
     if value_range is None:
         whole = horizon is None or (horizon, batch.hold) == (known.horizon, 1)
         by_step = as_bounds(known.value_range, known.horizon) if whole else None
