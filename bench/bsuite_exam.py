@@ -26,6 +26,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ import numpy as np
 
 import dmq_fast as dmq
 from dmq_fast.environments import as_environment
-from dmq_fast.features import Interpolation
+from dmq_fast.features import Interpolation, RandomFourier
+from dmq_fast.kernels import RidgeArms
 
 HERE = Path(__file__).parent
 
@@ -41,15 +43,18 @@ EXPERIMENTS = (
     *("bandit", "bandit_noise", "bandit_scale", "catch", "catch_noise", "catch_scale", "deep_sea"),
     *("deep_sea_stochastic", "discounting_chain", "memory_len", "memory_size", "umbrella_distract", "umbrella_length"),
     *("cartpole", "cartpole_noise", "cartpole_scale", "cartpole_swingup"),
-    *("mountain_car", "mountain_car_noise", "mountain_car_scale"),
+    *("mountain_car", "mountain_car_noise", "mountain_car_scale", "mnist", "mnist_noise", "mnist_scale"),
 )
-"""Those that are tried."""
+
+IMAGES = "mnist"
+"""Beginning of the names of those that are played with features by hand only, by greedy ridge regression."""
 
 CONTROL = ("cartpole", "mountain_car")
 """Beginnings of the names of those with a thousand steps an episode, which are played by returns."""
 
-HOLD = 5
-"""Steps for which control by hand holds an action: .05 s of the pole, whose time constant is .26 s."""
+HOLD = {"cartpole_swingup": 8, "cartpole": 5, "mountain_car": 5, "umbrella": 100}
+"""Steps for which an action is held by hand: .08 and .05 s of the pole, whose time constant is .26 s; and all of a
+chain, whose first action alone matters."""
 
 COLUMNS = ("hand", "first", "seen")
 AGENTS = ("boot_dqn", "actor_critic_rnn", "dqn", "random")
@@ -81,9 +86,9 @@ def context(seen: Any) -> Any:
     return np.eye(6)[seen[:, 1, 0].astype(int) + 1]
 
 
-def umbrella(seen: Any) -> Any:
-    need, has = seen[:, 1, 0], seen[:, 1, 1]
-    return np.column_stack([np.ones(len(seen)), need, has, need * has]) / 2
+def need(seen: Any) -> Any:
+    """Return whether an umbrella is needed, (n, 2); only the first action matters, and is held to the end."""
+    return np.eye(2)[seen[:, 0, 0].astype(int)]
 
 
 def asked_bit(seen: Any) -> Any:
@@ -93,26 +98,38 @@ def asked_bit(seen: Any) -> Any:
     return np.column_stack([np.ones(len(seen)), asked * bits]) / np.sqrt(2)
 
 
-def spaced(far: float, n: int) -> list[float]:
+def spaced(far: float, n: int, dense: float = 2.0) -> list[float]:
     """Return n nodes in [-far, far], denser around 0."""
-    nodes = far * np.sinh(np.linspace(-2.0, 2.0, n)) / np.sinh(2.0)
+    nodes = far * np.sinh(np.linspace(-dense, dense, n)) / np.sinh(dense)
     return [float(node) for node in nodes]
 
 
 UPRIGHT = Interpolation([spaced(1.0, 11), spaced(1.0, 11), spaced(0.65, 11), spaced(3.0, 11)])
-SWING = Interpolation([spaced(1.0, 9), spaced(1.5, 9), 24, spaced(10.0, 15)])
+SWING = (
+    ([2, 3], Interpolation([spaced(np.pi, 21, 1.5), spaced(10.0, 15, 1.5)])),
+    ([0, 1], Interpolation([spaced(1.0, 9, 1.0), spaced(1.5, 9, 1.0)])),
+    ([2, 1], Interpolation([spaced(np.pi, 13, 1.5), spaced(1.5, 9, 1.0)])),
+)
+"""Grids of angle and its speed, place and speed, angle and speed."""
+
 CAR = Interpolation([np.linspace(-1.2, 0.6, 19).tolist(), np.linspace(-0.07, 0.07, 15).tolist()])
 
 
-def pole(seen: Any) -> Any:
-    """Interpolate place, speed, angle from the top and its speed on grids of pairs; time does not matter."""
+def mechanics(seen: Any) -> Any:
+    """Return place, speed, angle from the top and its speed, (n, 4); time does not matter."""
     x, v, sine, cosine, w = seen[:, 0, :5].T
-    return UPRIGHT(np.column_stack([x, v, np.arctan2(sine, cosine), w]))
+    return np.column_stack([x, v, np.arctan2(sine, cosine), w])
+
+
+def pole(seen: Any) -> Any:
+    """Interpolate on grids of all pairs."""
+    return UPRIGHT(mechanics(seen))
 
 
 def swinging_pole(seen: Any) -> Any:
-    """Interpolate place, speed, angle and its speed on grids of pairs."""
-    return SWING(seen[:, 0, [0, 1, 3, 2, 4]])
+    """Interpolate on the grids of `SWING`."""
+    state = mechanics(seen)
+    return np.hstack([grid(state[:, pair]) for pair, grid in SWING]) / np.sqrt(len(SWING))
 
 
 def car(seen: Any) -> Any:
@@ -120,12 +137,21 @@ def car(seen: Any) -> Any:
     return CAR(seen[:, 0, :2])
 
 
+PIXELS = RandomFourier(784, 500, width=8.0, rng=0)
+
+
+def unwrapped(image: Any) -> Any:
+    """Return random Fourier features of an image; bsuite keeps bytes as int8, so that white is -1 / 255."""
+    pixels = image.ravel().astype(np.float64)
+    return PIXELS(np.where(pixels < 0, pixels + 256 / 255, pixels))
+
+
 BY_HAND: dict[str, Callable[[Any], Any]] = {
     "bandit": constant,
     "catch": ball_and_paddle,
     "deep_sea": column,
     "discounting": context,
-    "umbrella": umbrella,
+    "umbrella": need,
     "memory": asked_bit,
     "cartpole_swingup": swinging_pole,
     "cartpole": pole,
@@ -141,7 +167,8 @@ def seen_through(name: str, which: str) -> dict[str, Any]:
     if which == "first":
         return {"history": "first"}
     features = BY_HAND[next(kind for kind in BY_HAND if name.startswith(kind))]
-    return {"features": features, "hold": HOLD} if control else {"history": "first", "features": features}
+    hold = next((steps for kind, steps in HOLD.items() if name.startswith(kind)), None)
+    return {"features": features} | ({"history": "first"} if hold is None else {"hold": hold})
 
 
 # ---- Playing
@@ -182,7 +209,8 @@ def play(
     n = granted - stopped if rest is None else min(rest, granted - stopped)
     for _ in range(n):
         follow(inside[0], result.policy, env.hold, paired=env.history is not None)
-    inside[0]._log_bsuite_data()  # the last row, between those that bsuite spaces in logarithms
+    if stopped + n < granted:  # the last row, between those that bsuite spaces in logarithms
+        inside[0]._log_bsuite_data()
     return {
         "id": identifier,
         "status": result.status,
@@ -197,6 +225,34 @@ def play(
         "epsilon": epsilon,
         "ended": refused,
         "warnings": list(result.warnings),
+    }
+
+
+def play_images(name: str, number: int, place: Path, seed: int) -> dict[str, Any]:
+    """Take one setting of MNIST: each episode is one image, and the digit of the largest ridge estimate is named."""
+    import bsuite
+    from bsuite import sweep
+    from bsuite.logging import csv_logging
+
+    identifier = f"{name}/{number}"
+    settings = sweep.SETTINGS[identifier] | {"seed": int(np.random.SeedSequence([seed, number]).generate_state(1)[0])}
+    env = csv_logging.wrap_environment(bsuite.load(name, settings), identifier, str(place), overwrite=True)
+    granted, began = sweep.EPISODES[identifier], time.process_time()
+    arms = RidgeArms(10, PIXELS.dimension, 0.1)
+    for _ in range(granted):
+        phi = unwrapped(env.reset().observation)
+        named = arms.select(phi, 0.0)
+        arms.update(named, phi, env.step(named).reward)
+    return {
+        "id": identifier,
+        "status": "greedy ridge",
+        "stopped": granted,
+        "played": 0,
+        "granted": granted,
+        "before": {},
+        "seconds": round(time.process_time() - began, 2),
+        "dimension": PIXELS.dimension,
+        "horizon": 1,
     }
 
 
@@ -289,12 +345,20 @@ def share_below(runs: list[Run], key: str, threshold: float, value: str) -> floa
     return float(np.mean([np.mean(ended(group, value)) < threshold for group in by_group(runs, key)]))
 
 
+def images_score(runs: list[Run]) -> float:
+    """Return half the regret score of MNIST and half the share of digits that are right in the last tenth."""
+    ends = [pair for _, rows in runs for pair in pairwise(rows) if pair[1]["episode"] > 9_000]
+    regrets = [(b["total_regret"] - a["total_regret"]) / (b["episode"] - a["episode"]) for a, b in ends]
+    return float(0.5 * regret_score(runs, 1.8) + 0.25 * (2.0 - np.mean(regrets)))
+
+
 SCORES: dict[str, Callable[[list[Run]], float]] = {
     "bandit": partial(regret_score, base=0.5),
     "catch": partial(regret_score, base=1.6),
     "mountain_car": partial(regret_score, base=1000.0, best=-100.0),
     "cartpole": upright_score,
     "cartpole_swingup": swing_score,
+    "mnist": images_score,
 }
 """Scores of experiments, most of which have others with noise and with scaled rewards beside them."""
 
@@ -446,11 +510,15 @@ def main() -> None:
     runs = json.loads(file.read_text()) if file.exists() else {}
     rest = None if given.rest == "all" else int(given.rest)
     take = partial(play, which=given.column, place=place, seed=given.seed, seconds=given.seconds, rest=rest)
-    for name in given.experiments.split(","):
+    names = [name for name in given.experiments.split(",") if given.column == "hand" or not name.startswith(IMAGES)]
+    for name in names:
         last = sum(one.startswith(f"{name}/") for one in sweep.SWEEP)
         numbers = range(last) if given.ids == "all" else [i for i in map(int, given.ids.split(",")) if i < last]
         for number in numbers:
-            run = take(name, number)
+            if name.startswith(IMAGES):
+                run = play_images(name, number, place, given.seed)
+            else:
+                run = take(name, number)
             runs[run["id"]] = run
             file.write_text(json.dumps(runs, indent=1))
             print(json.dumps({key: run[key] for key in ("id", "status", "stopped", "played", "seconds")}), flush=True)

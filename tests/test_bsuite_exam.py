@@ -36,6 +36,8 @@ def drawn(name, sweep, rng):
         if kind in RETURNS:
             rates["raw_return"] = rates["total_return"] = rng.uniform(*RETURNS[kind])
             episodes[-1] = 1000.0  # as many as are granted
+        if kind == "mnist":
+            episodes = np.append(episodes[:3], [9000.0, 10_000.0])
         best = {"best_episode": 1000 * rng.random()}
         rows = [{"episode": n, **best, **{key: rates.get(key, 0.0) * n for key in SUMS}} for n in episodes.tolist()]
         runs.append((sweep.SETTINGS[one] | {"bsuite_id": one}, rows))
