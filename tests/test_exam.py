@@ -70,7 +70,13 @@ MADE = {}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_task_is_what_it_says(name):
-    task, env = TASKS[name], made(name)
+    task = TASKS[name]
+    try:
+        env = made(name)
+    except ValueError:
+        if name == "cliff-walking-slippery" and gymnasium.__version__ < "1.2":
+            pytest.skip("this version of Gymnasium has none; the exam names it as not run")
+        raise
     assert task.horizon == (env.horizon if isinstance(env, FiniteMDP) else env.spec.max_episode_steps)
     low, high = run.range_of(task, env if isinstance(env, FiniteMDP) else None)
     assert low < high
@@ -81,6 +87,51 @@ def test_a_task_is_what_it_says(name):
     else:
         assert low <= task.optimum <= high
         env.close()
+
+
+@pytest.mark.slow
+def test_the_optimum_of_mountain_car_is_that_of_value_iteration():
+    """On 400 x 400 cells; the policy that looks one step ahead, played from 5,000 starts, bounds it from below."""
+    position, velocity = np.linspace(-1.2, 0.6, 400), np.linspace(-0.07, 0.07, 400)
+
+    def step(x, v, action):
+        v = np.clip(v + (action - 1) * 0.001 - np.cos(3 * x) * 0.0025, -0.07, 0.07)
+        x = np.clip(x + v, -1.2, 0.6)
+        return x, np.where((x <= -1.2) & (v < 0), 0.0, v)
+
+    def between(table, x, v):
+        i, j = (x + 1.2) / 1.8 * 399, (v + 0.07) / 0.14 * 399
+        a, b = np.minimum(i.astype(int), 398), np.minimum(j.astype(int), 398)
+        p, q = i - a, j - b
+        low = (1 - q) * table[a, b] + q * table[a, b + 1]
+        return (1 - p) * low + p * ((1 - q) * table[a + 1, b] + q * table[a + 1, b + 1])
+
+    def ahead(table, x, v):  # steps to go after each action; it arrives at 0.5
+        return [
+            (after, np.where(after[0] >= 0.5, 0.0, between(table, *after)))
+            for after in (step(x, v, a) for a in range(3))
+        ]
+
+    steps = np.full((400, 400), 200.0)
+    grid = np.meshgrid(position, velocity, indexing="ij")
+    for _ in range(200):
+        steps = np.minimum(200.0, 1.0 + np.min([left for _, left in ahead(steps, *grid)], axis=0))
+    env, rng = gymnasium.make("MountainCar-v0").unwrapped, np.random.default_rng(0)
+    for _ in range(50):  # these are Gymnasium's dynamics
+        env.state = rng.uniform(-1.2, 0.5), rng.uniform(-0.07, 0.07)
+        action = int(rng.integers(3))
+        expected = step(*map(np.float64, env.state), action)
+        assert env.step(action)[0] == pytest.approx(np.array(expected), abs=1e-6)
+    x, v = rng.uniform(-0.6, -0.4, 5000), np.zeros(5000)
+    total, playing = np.zeros(5000), np.ones(5000, dtype=bool)
+    for _ in range(200):
+        options = ahead(steps, x, v)
+        best = np.argmin([left for _, left in options], axis=0)
+        total += playing
+        x, v = (np.choose(best, [after[part] for after, _ in options]) for part in (0, 1))
+        playing &= x < 0.5
+    assert not playing.any()
+    assert -total.mean() == pytest.approx(TASKS["mountain-car"].optimum, abs=0.5)
 
 
 def walk(mdp, reset, step, n, seed=0):

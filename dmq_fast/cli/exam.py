@@ -63,9 +63,9 @@ def exam(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--max-seconds",
         type=reader(float),
-        default=60.0,
+        default=150.0,
         metavar="X",
-        help="CPU seconds of a run, at most; default: 60",
+        help="CPU seconds of a run, at most; default: 150",
     )
     parser.add_argument(
         "--evaluate", type=positive_integer, default=300, metavar="N",

@@ -82,7 +82,7 @@ def exam(
     epsilon: float = 0.05,
     delta: float = 0.05,
     max_episodes: int = 10_000,
-    max_seconds: float = 60.0,
+    max_seconds: float = 150.0,
     n_evaluation: int = 300,
     report: Callable[[Row], object] | None = None,
 ) -> list[Row]:
@@ -101,7 +101,7 @@ def exam(
     delta : float, default 0.05
     max_episodes : int, default 10,000
         Of each run.
-    max_seconds : float, default 60
+    max_seconds : float, default 150
         CPU seconds of each run; where it ends depends on the machine.
     n_evaluation : int, default 300
         Episodes of an estimate of the value, where there are no tables; >= 2.
