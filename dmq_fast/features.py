@@ -181,6 +181,7 @@ class Seen:
     def __init__(self, size: int = 2048, keys: Iterable[int] = ()) -> None:
         self.dimension = integer("size", size, 1)
         self._numbers: dict[int, int] = {}
+        self._labels: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.restore(0, keys)
 
@@ -199,7 +200,7 @@ class Seen:
         for observation in observations:
             key = key_of(observation)
             number = numbers.get(key)
-            columns.append(self._number(key) if number is None else number)
+            columns.append(self._number(key, observation) if number is None else number)
         phi = np.zeros((len(columns), self.dimension))
         phi[np.arange(len(columns)), columns] = 1.0
         return phi
@@ -217,6 +218,20 @@ class Seen:
         """The keys of the observations seen, in the order of their numbers."""
         return list(self._numbers)
 
+    @property
+    def labels(self) -> list[Any]:
+        """The observations seen, in the order of their numbers: numbers, texts and tuples of them.
+
+        None of those that are longer than 16 entries, or of which only the key is known.
+        """
+        return [self._labels.get(number) for number in range(len(self._numbers))]
+
+    def with_labels(self, labels: Sequence[Any]) -> Seen:
+        """Return the same map, of which these observations are known to have the first numbers."""
+        other = Seen(self.dimension, self.keys)
+        other._labels = dict(enumerate(labels))
+        return other
+
     def restore(self, first: int, keys: Iterable[int]) -> None:
         """Give observations with these keys the numbers first, first + 1, ..., or find that they have them.
 
@@ -231,7 +246,7 @@ class Seen:
             if self._numbers.get(key) != number:
                 raise ValueError(f"keys: expected at most {self.dimension} different ones, each with its number")
 
-    def _number(self, key: int) -> int:
+    def _number(self, key: int, observation: Any) -> int:
         with self._lock:
             if len(self._numbers) == self.dimension and key not in self._numbers:
                 raise ValueError(
@@ -239,10 +254,12 @@ class Seen:
                     f"Seen({2 * self.dimension}) if they are few, else features of their own, a function from "
                     "observations (n, ...) to (n, d)"
                 )
-            return self._numbers.setdefault(key, len(self._numbers))
+            number = self._numbers.setdefault(key, len(self._numbers))
+            self._labels.setdefault(number, label_of(observation))
+            return number
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Seen, (self.dimension, self.keys))
+        return (Seen, (self.dimension, self.keys), {"_labels": self._labels})
 
     def __repr__(self) -> str:
         return f"Seen({self.dimension})"
@@ -251,6 +268,29 @@ class Seen:
 def key_of(observation: Any) -> int:
     """Return a hash of 64 bits of an observation, the same for equal ones in every process."""
     return int.from_bytes(blake2b(spelled(observation), digest_size=8).digest(), "little", signed=True)
+
+
+LONGEST_LABEL = 16
+"""Number of entries up to which an observation is kept as a label."""
+
+
+def label_of(observation: Any) -> Any:
+    """Return an observation as a number, a text, or a tuple of them; None where it is longer or something else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> label_of(np.array([[1, 2]])), label_of(("left", np.int64(3))), label_of(np.zeros(17))
+    (((1, 2),), ('left', 3), None)
+    """
+    if isinstance(observation, np.ndarray | np.generic):
+        return label_of(observation.tolist()) if observation.size <= LONGEST_LABEL else None
+    if isinstance(observation, str | bool | int | float):
+        return observation
+    if isinstance(observation, tuple | list) and len(observation) <= LONGEST_LABEL:
+        parts = tuple(map(label_of, observation))
+        return None if None in parts else parts
+    return None
 
 
 def spelled(observation: Any) -> bytes:

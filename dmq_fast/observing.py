@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dmq_fast import features as maps
 from dmq_fast._support.arrays import first_positions
+from dmq_fast.grids import Grid, names_of
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers, is_sparse
 from dmq_fast.spaces import Finite, described_space
 
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Anything",
     "ArrayForm",
+    "Box",
     "Form",
     "MapObserver",
     "Numbers",
     "Observer",
     "OneHot",
     "StateObserver",
+    "States",
     "TableObserver",
     "described",
     "observed",
@@ -49,8 +52,43 @@ class Seen(NamedTuple):
     alone: bool
 
 
+class States(NamedTuple):
+    """All states that an environment shows at a level, if they are finitely many.
+
+    Attributes
+    ----------
+    labels : list
+        The observations: numbers, texts and tuples of them; None of one that is not known any more.
+    features : numpy.ndarray or csr_array, shape (S, d)
+    first : numpy.ndarray of int, shape (S,), or None
+        The first level at which each can be reached, H of one that never is; None where that is not known.
+    """
+
+    labels: list[Any]
+    features: Floats | Sparse
+    first: NDArray[np.int64] | None = None
+
+
+class Box(NamedTuple):
+    """The corners of the box in which observed numbers are told apart, (m,) each, and the names of these numbers."""
+
+    low: Floats
+    high: Floats
+    names: tuple[str, ...]
+
+
 class Observer(Protocol):
     """The features of observations, and the numbers of actions."""
+
+    @property
+    def grid(self) -> Grid | None:
+        """Where the states stand, if they stand in a grid."""
+
+    def states(self, level: int) -> States | None:
+        """Return the states of a level; None where they are not finitely many, or not known."""
+
+    def box(self) -> Box | None:
+        """Return the box of the observations; None where there is none."""
 
     @property
     def n_actions(self) -> int:
@@ -250,6 +288,9 @@ class MapObserver:
         The number that the environment gives to action 0.
     actions : Finite, optional
         The space of actions, where they are not integers.
+    grid : Grid, optional
+    names : sequence of str, optional
+        Of the observed numbers.
     """
 
     def __init__(
@@ -259,8 +300,11 @@ class MapObserver:
         n_actions: int,
         first_action: int = 0,
         actions: Finite | None = None,
+        grid: Grid | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         self.features, self.form = features, form
+        self.grid, self.names = grid, tuple(names)
         self.n_actions, self.first_action, self.actions = n_actions, first_action, actions
 
     def named(self, actions: NDArray[np.int64], alone: bool) -> Any:
@@ -280,6 +324,28 @@ class MapObserver:
         features = self.features.known if isinstance(self.features, maps.Seen) else self.features
         return Seen(as_floats("features", features(block), (len(block), None)), alone)
 
+    def states(self, level: int) -> States | None:
+        """Return all states, the same at every level; see `Observer.states`."""
+        if isinstance(self.features, maps.Seen):
+            labels = self.features.labels
+            return States(labels, np.eye(len(labels), self.features.dimension))
+        if not isinstance(self.features, OneHot):
+            return None
+        n, start = self.features.n, self.features.start
+        numbers = range(start, start + n)
+        labels = [maps.label_of(self.form.space.element(i)) for i in numbers] if isinstance(self.form, Numbers) else []
+        return States(labels or list(numbers), np.eye(n))
+
+    def box(self) -> Box | None:
+        """Return the box of observations that are vectors; see `Observer.box`."""
+        if not isinstance(self.form, ArrayForm) or self.form.paired or len(self.form.shape) != 1:
+            return None
+        corners = corners_of(self.features)
+        if corners is None or len(corners[0]) != self.form.shape[0]:
+            return None
+        numbered = tuple(f"observation {i}" for i in range(len(corners[0])))
+        return Box(*corners, self.names if len(self.names) == len(numbered) else numbered)
+
     def describe(self) -> dict[str, Any]:
         """Return the observer as data; see `Observer.describe`."""
         made: tuple[Any, ...] | None = None
@@ -298,6 +364,10 @@ class MapObserver:
             "n_actions": self.n_actions,
             "first_action": self.first_action,
         }
+        if isinstance(self.features, maps.Seen):
+            described["labels"] = self.features.labels
+        described |= {"names": list(self.names)} if self.names else {}
+        described |= {} if self.grid is None else {"grid": self.grid.describe()}
         return described if self.actions is None else described | {"actions": self.actions.describe()}
 
 
@@ -306,8 +376,32 @@ def in_numbers(actions: NDArray[np.int64], alone: bool) -> Any:
     return int(actions[0]) if alone else actions
 
 
+def corners_of(features: Any) -> tuple[Floats, Floats] | None:
+    """Return the corners of the box in which a feature map tells numbers apart, if it has one."""
+    if isinstance(features, maps.Interpolation):
+        nodes = [np.asarray(one, dtype=np.float64) for one in features.nodes]
+        if any(one.ndim == 0 for one in nodes):  # an angle
+            return None
+        return np.array([one[0] for one in nodes]), np.array([one[-1] for one in nodes])
+    if isinstance(features, maps.RBF):
+        return features.centers.min(axis=0), features.centers.max(axis=0)
+    if isinstance(features, maps.Fourier | maps.TileCoding | maps.Identity):
+        return features.low, features.high
+    return None
+
+
 class Numbered:
     """An observer of an environment whose actions are 0, ..., K - 1."""
+
+    grid: Grid | None = None
+
+    def states(self, level: int) -> States | None:
+        """Return None; see `Observer.states`."""
+        return None
+
+    def box(self) -> Box | None:
+        """Return None; see `Observer.box`."""
+        return None
 
     def named(self, actions: NDArray[np.int64], alone: bool) -> Any:
         """Return actions as the environment names them; see `Observer.named`."""
@@ -324,12 +418,28 @@ class TableObserver(Numbered):
     n_actions : int
     numbers : numpy.ndarray of int, optional
         Ascending numbers under which the first states of every level are observed. Default: 0, 1, ...
+    grid : Grid, optional
+    first : numpy.ndarray of int, shape (S,), optional
+        The first level at which each state can be reached, H of one that never is.
     """
 
     def __init__(
-        self, tables: Sequence[Floats | Sparse], n_actions: int, numbers: NDArray[np.integer[Any]] | None = None
+        self,
+        tables: Sequence[Floats | Sparse],
+        n_actions: int,
+        numbers: NDArray[np.integer[Any]] | None = None,
+        grid: Grid | None = None,
+        first: NDArray[np.int64] | None = None,
     ) -> None:
         self.tables, self.n_actions, self.numbers = tuple(tables), n_actions, numbers
+        self.grid, self.first = grid, first
+
+    def states(self, level: int) -> States | None:
+        """Return the states of a level; see `Observer.states`."""
+        table = self.tables[level]
+        if self.numbers is None:
+            return States(list(range(table.shape[0])), table, self.first)
+        return States(self.numbers.tolist(), table[: len(self.numbers)], self.first)
 
     def see(self, level: int, observation: Any) -> Seen:
         """Return the features of a state, or of n of them; see `Observer.see`."""
@@ -362,6 +472,8 @@ class TableObserver(Numbered):
             "dimension": int(self.tables[0].shape[1]),
             "n_actions": self.n_actions,
             "numbers": None if self.numbers is None else self.numbers.tolist(),
+            **({} if self.grid is None else {"grid": self.grid.describe()}),
+            **({} if self.first is None else {"first": self.first.tolist()}),
         }
 
 
@@ -417,7 +529,8 @@ def observer_of(env: Any) -> Observer | None:
     if hasattr(env, "handle"):  # a compiled environment: observations are its own features
         shape = (int(env.handle.dimension),)
         form = ArrayForm(shape, np.float64)
-        return MapObserver(np.asarray if features is None else features, form, int(env.n_actions))
+        names = names_of(env, str(getattr(env, "name", "")))
+        return MapObserver(np.asarray if features is None else features, form, int(env.n_actions), names=names)
     return StateObserver(env) if callable(features) and hasattr(env, "n_actions") else None
 
 
@@ -437,19 +550,29 @@ def described(data: Mapping[str, Any]) -> Observer:
     array([[0.707, 0.707]])
     """
     kind = data["kind"]
+    grid = Grid.described(data["grid"]) if "grid" in data else None
     if kind == "unnamed":
         return Unnamed(str(data["owner"]))
     if kind == "table":
         tables = [units(one, int(data["dimension"])) for one in data["columns"]]
         numbers = None if data["numbers"] is None else np.array(data["numbers"], dtype=np.int64)
-        return TableObserver([tables[i] for i in data["levels"]], int(data["n_actions"]), numbers)
+        first = np.array(data["first"], dtype=np.int64) if "first" in data else None
+        return TableObserver([tables[i] for i in data["levels"]], int(data["n_actions"]), numbers, grid, first)
     if kind != "map" or data["features"] not in ("one-hot", *maps.__all__):
         raise ValueError(f"observer: expected a feature map of dmq_fast.features, got {data.get('features', kind)!r}")
     features = OneHot if data["features"] == "one-hot" else getattr(maps, data["features"])
     make = getattr(features, "from_frequencies", features)  # of what was drawn
     sizes = int(data["n_actions"]), int(data["first_action"])
     actions = described_space(data["actions"]) if "actions" in data else None
-    return MapObserver(make(*data["arguments"]), described_form(data), *sizes, actions)
+    made = make(*data["arguments"])
+    if "labels" in data:
+        made = maps.Seen(*data["arguments"]).with_labels([untold(one) for one in data["labels"]])
+    return MapObserver(made, described_form(data), *sizes, actions, grid, data.get("names", ()))
+
+
+def untold(label: Any) -> Any:
+    """Return a label from JSON, in which tuples are lists."""
+    return tuple(map(untold, label)) if isinstance(label, list) else label
 
 
 def one_hot_columns(table: Floats | Sparse) -> list[int] | None:

@@ -23,10 +23,11 @@ from dmq_fast.engine.learner import LOGGER
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.homogeneity import Groups
 from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast.results.history import Look, Looks
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
-from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of
+from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of, start_values
 from dmq_fast.stopping.duels import Contradiction, Duels
 from dmq_fast.stopping.episodes import PURPOSES, Episodes
 from dmq_fast.stopping.levels import Difference, difference, split
@@ -45,6 +46,9 @@ NEVER_TRIED = 1.0
 # Where epsilon is a share of the span between uniform play and the best policy found: episodes of uniform play, and how
 # far below the share of the span of now epsilon is set, as the span changes while a run goes on.
 UNIFORM, BELOW = 30, 0.9
+
+# Episodes whose first states a look asks for their value.
+STARTS = 64
 
 # The share of epsilon down to which upsides are explored on there.
 FINER = 0.05
@@ -94,6 +98,8 @@ class SelfStoppingRun:
         W - F at the start, by the last plan.
     rare_transitions : float
         Z - F at the start, by the last look behind rare transitions.
+    looks : Looks
+        What was known over the episodes: a record for pictures, which nothing is decided by.
     """
 
     def __init__(
@@ -122,6 +128,7 @@ class SelfStoppingRun:
         self.uniform = math.nan
         self.candidate = self.newest()
         self.watched: Candidate | None = None
+        self.looks = Looks()
         self.loss_quantile, self.rare_transitions = 0.0, 0.0
         self.disagreements: list[Disagreement] = []
         self.differences: list[Difference] = []
@@ -202,7 +209,18 @@ class SelfStoppingRun:
         self.part_with_many_rows()
         self.upside, residual = self.planner.plan(self.floor, impatience, share * self.enough())
         self.noisy = self.noisy or residual > self.tuning.noise * self.aim.epsilon / self.planner.horizon
+        if self.looks.wants(self.planner.n_episodes, self.phase):
+            self.looks.note(self.look(self.upside))
         self.report(self.upside)
+
+    def look(self, upside: float) -> Look:
+        """Return what the last plan says, in points."""
+        planner, points, n = self.planner, self.units.model, self.planner.n_episodes
+        newest = np.arange(max(0, n - STARTS), n)
+        predicted = points.value(float(start_values(planner, newest).mean())) if n else math.nan
+        testing = self.phase == "test" and len(self.candidate) > 0
+        mean = points.value(self.candidate.mean_return()[0]) if testing else math.nan
+        return Look(n, self.phase, points.difference(upside), predicted, mean)
 
     def report(self, upside: float) -> None:
         """Call `progress` with an upside, which it gets in points."""
@@ -486,7 +504,7 @@ class SelfStoppingRun:
     def outcome(self) -> Outcome:
         """Return what was learned so far: the candidate that passed, the best by returns, or the newest estimates."""
         planner, passed = self.planner, self.status == "finished"
-        planner.plan(self.floor)
+        upside, _ = planner.plan(self.floor)
         returns = returns_of(planner, np.arange(planner.n_episodes))
         unknown, points = np.full(planner.horizon, math.nan), self.units.model
         if passed:
@@ -527,6 +545,8 @@ class SelfStoppingRun:
             groups=planner.groups,
             differences=tuple(self.differences),
             parted_at=self.parted_at,
+            looks=self.looks.ended(self.look(upside)),
+            units=np.tile([points.low, points.width, points.high], (planner.horizon, 1)),
         )
 
 

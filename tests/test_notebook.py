@@ -103,13 +103,16 @@ def test_a_result_draws_itself(lock, result, stopped):
     assert png.startswith(b"\x89PNG") and png == result.plot("cover")._repr_png_()
     assert len(result.plot("oracle").axes[0].lines) >= 3
     assert result.plot("visits", mdp=lock, width=5).get_figwidth() == 5
-    bars = stopped.plot().axes[0].patches
+    bars = stopped.plot("trajectories").axes[0].patches
     assert sum(bar.get_width() for bar in bars) == stopped.n_trajectories
     with pytest.raises(
-        ValueError, match="what: expected one of cover, oracle, trajectories, visits, got 'covr'; did you"
+        ValueError,
+        match="what: expected one of cover, oracle, policy, value, curve, trajectories, visits, got 'covr'; did you",
     ):
         result.plot("covr")
-    with pytest.raises(ValueError, match="what: expected one of trajectories, visits, got 'oracle'"):
+    with pytest.raises(
+        ValueError, match="what: expected one of policy, value, curve, trajectories, visits, got 'oracle'"
+    ):
         stopped.plot("oracle")
     with pytest.raises(ValueError, match="mdp: expected the environment of the run for its visits, got none"):
         result.plot("visits")

@@ -69,7 +69,7 @@ def test_the_page_of_a_run(run, saved):
     assert run("report", saved, "--epsilon", 0.2, "--out", saved / "again.html")[0] == 0
     assert (saved / "again.html").read_text(encoding="utf-8") == source
     result, summary = dmq.load(saved / "result.npz"), json.loads((saved / "run.json").read_text())
-    assert outline.tags.count("img") == 5
+    assert outline.tags.count("img") == 7
     for words in (
         f"{result.n_trajectories:,}",
         f"{result.counts['oracle_calls']:,}",

@@ -18,6 +18,7 @@ ROOMS = [
     "spaces",
     "features",
     "rewards",
+    "grids",
     "observing",
     "table_policy",
     "environments",

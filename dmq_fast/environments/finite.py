@@ -35,6 +35,7 @@ from dmq_fast.environments.ranges import (
     tightest,
     value_range,
 )
+from dmq_fast.grids import Grid
 from dmq_fast.homogeneity import equal_levels
 from dmq_fast.kernels import is_sparse
 from dmq_fast.observing import TableObserver
@@ -125,6 +126,8 @@ class FiniteMDP:
     row_numbers : numpy.ndarray of int, or None
         Where there are `state_numbers`, those of all rows: the number of the state that a row stands for, -1 of one in
         which episodes have ended.
+    grid : Grid or None
+        Where the states stand, for pictures.
 
     Raises
     ------
@@ -188,6 +191,7 @@ class FiniteMDP:
         self.state_numbers: NDArray[np.integer[Any]] | None = None
 
     row_numbers: NDArray[np.integer[Any]] | None = None
+    grid: Grid | None = None
 
     def __repr__(self) -> str:
         """Name and sizes."""
@@ -440,7 +444,12 @@ class FiniteMDP:
     @property
     def observer(self) -> TableObserver:
         """What turns the numbers of states into features; see `Policy.act_on`."""
-        return TableObserver(self.features, self.n_actions, self.state_numbers)
+        first = None
+        if self.grid is not None:
+            n = self.n_states[0] if self.state_numbers is None else len(self.state_numbers)
+            masks = np.stack([mask[:n] for mask in self.reachable])
+            first = np.where(masks.any(axis=0), masks.argmax(axis=0), self.horizon)
+        return TableObserver(self.features, self.n_actions, self.state_numbers, self.grid, first)
 
     def features_of(self, level: int, observation: Any) -> Array:
         """Return the features (d,) of a state of a level, given its number, or (n, d) of n of them.

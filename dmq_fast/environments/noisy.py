@@ -121,7 +121,7 @@ def affine(env: Kind, scale: float = 1.0, shift: float = 0.0) -> Kind:
         name=env.name,
         parameters={**env.parameters, "scale": scale, "shift": shift},
     )
-    other.state_numbers, other.row_numbers = env.state_numbers, env.row_numbers
+    other.state_numbers, other.row_numbers, other.grid = env.state_numbers, env.row_numbers, env.grid
     return other
 
 

@@ -20,6 +20,7 @@ from dmq_fast.environments._look import Grids, Look, default_hold, look_at
 from dmq_fast.environments.compiled import digest_of_map
 from dmq_fast.environments.views import FIRST, Features, Looking, View, as_history
 from dmq_fast.features import Interpolation, Seen
+from dmq_fast.grids import grid_of, names_of
 from dmq_fast.homogeneity import Homogeneous
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers
 from dmq_fast.observing import Form, MapObserver
@@ -168,6 +169,8 @@ class PlayedBatch:
         self._pool = Pool(make)
         self._actions = actions
         self.n_actions = actions.n
+        self.grid = grid_of(first.env, actions.n) if not first.width and history is None else None
+        self.observation_names = names_of(first.env, name)
         self.chunk_size = first.width or (integer("copies", copies, 1) if seeded else 1)
         self.dimension = self._dimension(first, given=features is not None and self.linear)
         self._pool.give(first)
@@ -262,6 +265,8 @@ class PlayedBatch:
             self.n_actions,
             0 if plain is None else plain.start,
             None if plain is not None else self._actions,
+            self.grid,
+            self.observation_names,
         )
 
     def features_of(self, level: int, observation: Any) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.frames import data_frame
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.cells import CellRuns, cells_of
@@ -53,9 +54,7 @@ class Rows(list[MutableMapping[str, Any]]):
         ImportError
             If pandas is not installed.
         """
-        import pandas
-
-        return pandas.DataFrame(self.columns(curves=curves))
+        return data_frame(self.columns(curves=curves))
 
     def plot(self, x: str | None = None, y: str = "value", **options: Any) -> Figure:
         """Plot a quantity of the runs against a parameter; see `dmq_fast.experiments.report.against.against`.

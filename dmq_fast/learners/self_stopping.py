@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dmq_fast._support.checks import one_of
 from dmq_fast.engine.learner import Learner, Seed
 from dmq_fast.engine.ledger import Ledger
@@ -15,6 +17,7 @@ from dmq_fast.environments.views import Features
 from dmq_fast.environments.wrapped import INTERPOLATION
 from dmq_fast.homogeneity import AUTO, Groups, Homogeneous, groups_of
 from dmq_fast.policy import Policy
+from dmq_fast.results.history import Looks
 from dmq_fast.results.result import SelfStoppingResult
 from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers import Sampler, check_shown
@@ -179,9 +182,11 @@ class StoppingSession(PlannedSession):
         return SelfStoppingResult(
             policy=Policy.greedy(outcome.theta),
             theta=outcome.theta,
+            units=outcome.units,
             parameters=self.algorithm.aim.numbers() | self.algorithm.tuning.changes(),
             counts={"trajectories": outcome.counts},
             stopping=outcome.describe(),
+            looks=outcome.looks,
             **self.common(outcome.warnings),
         )
 
@@ -199,13 +204,15 @@ class TestedSession(PlannedSession):
 
     def result(self) -> SelfStoppingResult:
         """Return what was learned so far."""
-        algorithm = self.algorithm
+        algorithm, best = self.algorithm, self.algorithm.best
         return SelfStoppingResult(
-            policy=Policy.greedy(algorithm.best),
-            theta=algorithm.best,
+            policy=Policy.greedy(best.theta),
+            theta=best.theta,
+            units=np.stack([best.low, np.ones_like(best.low), best.top], axis=1),
             parameters=algorithm.aim.numbers(),
             counts={"trajectories": dict(self.ledger.trajectories)},
             stopping=algorithm.outcome(),
+            looks=Looks(algorithm.looks),
             **self.common(algorithm.warnings()),
         )
 

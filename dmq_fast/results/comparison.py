@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.frames import data_frame
 from dmq_fast._support.words import four_digits, table_lines
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.plotting.canvas import WIDTH
@@ -52,9 +53,7 @@ class Comparison:
         ImportError
             If pandas is not installed.
         """
-        import pandas
-
-        return pandas.DataFrame(self.columns)
+        return data_frame(self.columns)
 
     def plot(self, *, width: float = WIDTH) -> Figure:
         """Draw the trajectories of each result by purpose, `width` inches wide.

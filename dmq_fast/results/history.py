@@ -1,8 +1,9 @@
-"""The records of runs: every oracle call with the potential at each True, and learning curves."""
+"""The records of runs: every oracle call with the potential at each True, learning curves, and looks of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.words import number_of
 
-__all__ = ["RETURNED", "Curve", "History", "OracleCall"]
+__all__ = ["PHASES", "RETURNED", "Curve", "History", "Look", "Looks", "OracleCall"]
 
 RETURNED = -1
 """Value of `target` and `action` in an oracle call that tests the returned policy instead of a pi_h^a."""
@@ -181,3 +182,90 @@ class Curve(NamedTuple):
     value: NDArray[np.float64]
     standard_error: NDArray[np.float64]
     reward: NDArray[np.float64]
+
+
+PHASES = ("explore", "refine", "test")
+"""Phases of a self-stopping run; a file holds their numbers."""
+
+APART = 1.02
+"""A look is kept where the number of episodes has grown so many times since the one before, or the phase is another."""
+
+
+class Look(NamedTuple):
+    """What a self-stopping run knew after some episodes, in points.
+
+    `upside` is what one outcome that no episode showed may add at the start, by the plan of the moment, and `predicted`
+    the value by the fits of the moment. `mean_return` is that of the policy that plays: of the episodes of a test so
+    far, or of a candidate of a run by returns. NaN where there is no such number.
+    """
+
+    episodes: int
+    phase: str
+    upside: float
+    predicted: float
+    mean_return: float = math.nan
+
+
+class Looks(Sequence[Look]):
+    """A small record of a self-stopping run over its episodes, ascending. `columns` returns it as arrays.
+
+    Parameters
+    ----------
+    looks : iterable of Look, optional
+
+    Examples
+    --------
+    >>> looks = Looks()
+    >>> for n in (1, 100, 101, 103):
+    ...     looks.note(Look(n, "explore", 1 / n, 0.5))
+    >>> looks.columns()["episodes"].tolist()
+    [1, 100, 103]
+    """
+
+    def __init__(self, looks: Iterable[Look] = ()) -> None:
+        self._looks = list(looks)
+
+    def wants(self, episodes: int, phase: str) -> bool:
+        """Return whether a look after so many episodes would be kept."""
+        last = self._looks[-1] if self._looks else None
+        return last is None or phase != last.phase or episodes >= APART * last.episodes
+
+    def note(self, look: Look) -> None:
+        """Keep a look, if it is far enough from the one before."""
+        if self.wants(look.episodes, look.phase):
+            self._looks.append(look)
+
+    def ended(self, look: Look) -> Looks:
+        """Return a copy that ends with this look."""
+        kept = self._looks[:-1] if self._looks and self._looks[-1].episodes == look.episodes else self._looks
+        return Looks([*kept, look])
+
+    def columns(self) -> dict[str, Any]:
+        """Return the looks as columns of equal length by field of `Look`: arrays, and a list of the phases."""
+        columns = list(zip(*self._looks, strict=True)) or [()] * len(Look._fields)
+        found: dict[str, Any] = {name: np.array(column, dtype=np.float64) for name, column in
+                                 zip(Look._fields, columns, strict=True) if name != "phase"}  # fmt: skip
+        return found | {"episodes": found["episodes"].astype(np.int64), "phase": list(columns[1])}
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    @overload
+    def __getitem__(self, index: int) -> Look: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Look]: ...
+    def __getitem__(self, index: int | slice) -> Look | list[Look]:
+        return self._looks[index]
+
+    def encode(self) -> NDArray[np.float64]:
+        """Return the looks as an array (m, 5) for a file, phases by their numbers."""
+        rows = [(one.episodes, PHASES.index(one.phase), *one[2:]) for one in self._looks]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(Look._fields))
+
+    @classmethod
+    def decode(cls, rows: NDArray[np.float64]) -> Looks:
+        """Return the looks that `encode` wrote down; ValueError or IndexError if they are none."""
+        return cls(Look(int(n), PHASES[int(phase)], *rest) for n, phase, *rest in rows.tolist())
+
+    def __repr__(self) -> str:
+        return f"<{number_of(len(self), 'look')}>"

@@ -20,6 +20,7 @@ from dmq_fast.plotting.style import (
     BLUE,
     FAINT,
     GREEN,
+    INK,
     MUTED,
     OLIVE,
     ORANGE,
@@ -32,7 +33,7 @@ from dmq_fast.plotting.style import (
     wrapped,
 )
 from dmq_fast.policy import Policy
-from dmq_fast.results.history import History
+from dmq_fast.results.history import RETURNED, History, Looks
 from dmq_fast.table_policy import TablePolicy
 from dmq_fast.theory.bounds import printed_cover_bound, sure_cover_bound
 
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["cover_and_potential", "learning_curve", "oracle_values", "trajectories_by_purpose", "visits"]
+__all__ = [
+    "cover_and_potential",
+    "learning_curve",
+    "levels_by_call",
+    "looks_of_a_run",
+    "oracle_values",
+    "trajectories_by_purpose",
+    "visits",
+]
 
 # Number of markers from which a picture draws them as pixels, so that its file stays small.
 MANY = 4000
@@ -313,6 +322,110 @@ def learning_curve(
             if level is not None:
                 axes.axhline(level, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
                 name_level(axes, name, level, MUTED)
+    return figure
+
+
+def looks_of_a_run(
+    looks: Looks,
+    epsilon: float,
+    tested: tuple[float, float, float] | None,
+    optimum: float | None = None,
+    *,
+    width: float = WIDTH,
+    height: float = 3.6,
+) -> Figure:
+    """Draw what a self-stopping run knew over its episodes: what unseen outcomes may add, and the value.
+
+    Parameters
+    ----------
+    looks : Looks
+    epsilon : float
+        Accuracy of the run, in points.
+    tested : tuple of three float, or None
+        Mean return of the final test, and the ends of its interval.
+    optimum : float, optional
+        Value of the best policy.
+
+    Raises
+    ------
+    ValueError
+        If there are no looks.
+    """
+    if not len(looks):
+        raise ValueError("result: expected a run with a record of its looks, which files of older versions do not hold")
+    columns = looks.columns()
+    n, phases = columns["episodes"], np.array(columns["phase"])
+    with canvas(width, height) as figure:
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.15))
+        # What is far below epsilon is rounding as much as knowledge.
+        floor = 1e-2 * epsilon
+        upsides = np.maximum(columns["upside"], floor)
+        top.plot(n, upsides, color=INK, linewidth=1.0)
+        top.axhline(epsilon, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
+        name_level(top, r"$\varepsilon$", epsilon, MUTED)
+        limits = [epsilon, *upsides[~np.isnan(upsides)].tolist()]
+        top.set(yscale="log", ylim=(min(limits) / 1.5, 1.5 * max(limits)))
+        top.set_ylabel("unseen outcomes\nmay add")
+        bottom.plot(n, columns["predicted"], color=BLUE, linewidth=1.0, label="predicted")
+        played = ~np.isnan(columns["mean_return"])
+        tries = played & (phases == "refine")
+        if tries.any():
+            bottom.plot(n[tries], columns["mean_return"][tries], color=SKY, linestyle="", marker="o", markersize=1.8,
+                        markeredgewidth=0, label="candidates", zorder=1)  # fmt: skip
+        if tested is not None:
+            mean, low, high = tested
+            bottom.errorbar([n[-1]], [mean], [[mean - low], [high - mean]], color=ORANGE, marker="o", markersize=3,
+                            elinewidth=1.2, capsize=2, label="test", clip_on=False, zorder=3)  # fmt: skip
+        if optimum is not None:
+            bottom.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
+            name_level(bottom, "$V^*$", optimum, MUTED)
+        bottom.set(xlabel="episodes", ylabel="value")
+        bottom.set_xlim(0, 1.12 * float(n[-1]) + 1)  # with room for the name of the optimum
+        shorten(bottom.xaxis)
+        bottom.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderpad=0.2, handlelength=1.2,
+                      columnspacing=1.0, handletextpad=0.4, borderaxespad=0.1)  # fmt: skip
+    return figure
+
+
+def levels_by_call(
+    history: History, horizon: int, n_samples: int, *, width: float = WIDTH, height: float = 2.3
+) -> Figure:
+    """Draw how Algorithms 1 to 3 went back through the levels: the level that each batch of trajectories checked.
+
+    They learn the last level first, and no policy of theirs has a value before the first level is learned, so there is
+    no curve of values. Where the oracle answered True, the cover of that level got a policy, and it was learned again.
+
+    Parameters
+    ----------
+    history : History
+    horizon : int
+    n_samples : int
+        Trajectories of a batch.
+
+    Raises
+    ------
+    ValueError
+        If the run has made no oracle calls.
+    """
+    columns = history.columns()
+    if not history.n_calls:
+        raise ValueError("result: expected a run with oracle calls, got none")
+    calls, trues = columns["call"], columns["decision"]
+    checked = np.where(columns["target"] == RETURNED, -1, columns["target"])
+    with canvas(width, height) as figure:
+        axes = figure.subplots()
+        axes.plot(calls, checked, linestyle="", marker="s", markersize=2, markeredgewidth=0, color=BLUE,
+                  rasterized=history.n_calls > MANY)  # fmt: skip
+        axes.plot(calls[trues], columns["level"][trues], linestyle="", marker="^", markersize=4, markeredgewidth=0,
+                  color=ORANGE)  # fmt: skip
+        axes.set(xlabel=f"batch of {n_samples:,} trajectories", ylabel="level $h$", ylim=(-1.6, horizon - 0.4))
+        axes.set_xlim(0, 1.02 * float(calls.max()) + 1)
+        whole_numbers(axes.yaxis)
+        ticks = [tick for tick in axes.get_yticks().tolist() if 0 <= tick < horizon]
+        axes.set_yticks([-1.0, *ticks], labels=["test", *(f"{tick:g}" for tick in ticks)])
+        shorten(axes.xaxis)
+        axes.set_title("action checked", color=BLUE, loc="left")
+        axes.set_title(f"oracle True: new policy ({int(trues.sum()):,})", color=ORANGE, loc="right")
     return figure
 
 

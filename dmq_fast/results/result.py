@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import integer
+from dmq_fast._support.checks import integer, one_of
+from dmq_fast._support.frames import data_frame
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of, rounded
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.grids import Grid
 from dmq_fast.observing import observer_of
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.policy import Policy
 from dmq_fast.results import pictures, saved
-from dmq_fast.results.history import Curve, History
+from dmq_fast.results.history import Curve, History, Looks
+from dmq_fast.results.learned import Decisions, PolicyTable, decisions, observer_for, tabulate
+from dmq_fast.results.policy_pictures import on_a_grid, over_a_box, state_table
 from dmq_fast.table_policy import TablePolicy
 
 if TYPE_CHECKING:
@@ -29,6 +33,9 @@ __all__ = ["COMPLETE", "BaselineResult", "DMQResult", "Result", "SelfStoppingRes
 
 COMPLETE = ("finished", "ended", "tested")
 """Statuses of runs that came to their own end: by a rule that promises something, or without one."""
+
+MOST_STATES = 500
+"""Number of states up to which a page has a table of a policy."""
 
 LARGEST_LOG = 700.0
 """Largest x whose exp(x) is computed; float64 overflows at 709."""
@@ -71,7 +78,7 @@ class Result:
     key: tuple[int, int]
     warnings: tuple[str, ...]
 
-    PICTURES: ClassVar[tuple[str, ...]] = ("trajectories", "visits")
+    PICTURES: ClassVar[tuple[str, ...]] = ("policy", "value", "curve", "trajectories", "visits")
     """Names of the pictures that `plot` draws."""
 
     @property
@@ -106,18 +113,106 @@ class Result:
             return self
         return replace(self, policy=self.policy.bind(env))
 
-    def plot(self, what: str | None = None, *, mdp: FiniteMDP | None = None, width: float = WIDTH) -> Figure:
+    def policy_table(self, mdp: FiniteMDP | None = None) -> PolicyTable:
+        """Return what the policy does in every state at every level, and what that is worth, as arrays.
+
+        Parameters
+        ----------
+        mdp : FiniteMDP, optional
+            The environment, for exact values, visits and what can be reached. Without it, values are those by which the
+            run chose its actions: estimates, where the policy is greedy on any.
+
+        Returns
+        -------
+        PolicyTable
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not known which states there are, or the MDP does not fit.
+
+        Examples
+        --------
+        >>> import dmq_fast as dmq
+        >>> env = dmq.environments.from_gymnasium("FrozenLake-v1", horizon=20)
+        >>> table = dmq.learn(env, rng=0).policy_table(env)
+        >>> table.actions.shape, table.states[-1], int(table.actions[5, -1])  # down, beside the goal
+        ((20, 11), 14, 1)
+        """
+        mdp = as_mdp(mdp)
+        q = self.table_q() if mdp is None or isinstance(self.policy, TablePolicy) else None
+        return tabulate(self.policy, mdp, self.points, q)
+
+    def to_dataframe(self, what: str = "policy", mdp: FiniteMDP | None = None) -> Any:
+        """Return the policy, or the history of the run, as a `pandas.DataFrame`.
+
+        Parameters
+        ----------
+        what : {"policy", "history"}, default "policy"
+            "policy": a row for each level and state, with the columns of `PolicyTable`: level, state, action, value,
+            decided, and with `mdp` the probability of a visit. "history": a row for each oracle call of a `DMQResult`,
+            each look of a `SelfStoppingResult`, each checkpoint of a `BaselineResult`.
+        mdp : FiniteMDP, optional
+            As that of `policy_table`.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        TypeError, ValueError
+            As `policy_table`.
+        """
+        one_of("what", what, ("policy", "history"))
+        return data_frame(self.policy_table(mdp).columns() if what == "policy" else self.history_columns())
+
+    def history_columns(self) -> dict[str, Any]:
+        """Return the history of the run as columns of equal length."""
+        raise NotImplementedError
+
+    def table_q(self) -> tuple[NDArray[np.float64], ...] | None:
+        """Return estimates of Q in a table, H arrays (S_h, K), if there are any."""
+        return None
+
+    def points(self, level: int, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return estimates of a level, phi^T theta, in points; NaN where nobody knows their units."""
+        return estimates
+
+    def plot(
+        self,
+        what: str | None = None,
+        *,
+        mdp: FiniteMDP | None = None,
+        level: int | None = None,
+        shape: tuple[int, int] | None = None,
+        arrows: str | None = None,
+        width: float = WIDTH,
+    ) -> Figure:
         """Draw a picture of the run, which notebooks show; ``result.plot().savefig("run.pdf")`` saves it.
 
         Parameters
         ----------
         what : str, optional
-            One of `PICTURES`. "trajectories": their numbers by purpose. "visits": where the returned policy goes in
-            `mdp`. Of a `DMQResult` also "cover", the policies by level and the potential of Lemma A.5, and "oracle",
-            the value of every call of a run with the option ``oracle="value"``. Of a `BaselineResult` also "curve", the
-            value at the checkpoints. By default the first that can be drawn of the run.
+            One of `PICTURES`. "policy": what was learned. On a grid the greedy action of each cell as an arrow and its
+            value as a colour; over two observed numbers the value and the action; otherwise states by levels, a colour
+            for each action. "value": the value alone. "curve": what a self-stopping run knew over its episodes and the
+            value that was tested, the values at the checkpoints of a `BaselineResult`, and of a `DMQResult`, whose
+            policy has no value before the first level is learned, how it went back through the levels. "trajectories":
+            their numbers by purpose. "visits": where the returned policy goes in `mdp`. Of a `DMQResult` also "cover",
+            the policies by level and the potential of Lemma A.5, and "oracle", the value of every call of a run with
+            the option ``oracle="value"``. Default: "policy" on a grid or over two numbers, else "cover" or "curve".
         mdp : FiniteMDP, optional
-            The environment, for "visits"; a "curve" shows its optimum and uniform play.
+            The environment, for "visits", for exact values, and for states that nothing reaches; a "curve" shows its
+            optimum and uniform play.
+        level : int, optional
+            Of "policy" and "value": the level that a grid or a box shows. Default: each state of a grid at the first
+            level at which anything was learned of it, and a box at level 0.
+        shape : tuple of two int, optional
+            (rows, columns) of a grid whose states are numbered row by row, or are pairs (row, column). Default: what
+            the environment says: `desc` or `shape` of Gymnasium's or one's own, the grids of gym_classics, Taxi.
+        arrows : str, optional
+            A letter for each action, such as "<v>^": these four are arrows, others stand for themselves. Default: what
+            the environment says (an attribute `arrows`, or names LEFT, DOWN, RIGHT and UP in its module), else the
+            numbers of actions.
         width : float, default 3.3
             Width in inches.
 
@@ -125,14 +220,20 @@ class Result:
         ------
         ImportError
             If matplotlib is not installed.
-        ValueError
-            If there is no such picture, or it cannot be drawn of this run.
+        TypeError, ValueError
+            If there is no such picture, or it cannot be drawn of this run; the message says which there are.
         """
-        what = self.first_picture() if what is None else what
+        mdp = as_mdp(mdp)
+        what = self.first_picture(mdp, shape) if what is None else what
         if what not in self.PICTURES:
             raise ValueError(
                 f"what: expected one of {', '.join(self.PICTURES)}, got {what!r}{suggestion(what, self.PICTURES)}"
             )
+        if what in ("policy", "value"):
+            return self.draw_policy(what == "policy", mdp, level, shape, arrows, width)
+        for name, given in (("level", level), ("shape", shape), ("arrows", arrows)):
+            if given is not None:
+                raise ValueError(f"{name}: expected none with {what!r}, got {given!r}; 'policy' and 'value' take it")
         if what == "visits":
             if mdp is None:
                 raise ValueError("mdp: expected the environment of the run for its visits, got none")
@@ -141,9 +242,66 @@ class Result:
             return pictures.trajectories_by_purpose({self.name: self.trajectories}, width=width)
         return self.draw(what, mdp, width)
 
-    def first_picture(self) -> str:
+    def draw_policy(
+        self,
+        actions: bool,
+        mdp: FiniteMDP | None,
+        level: int | None,
+        shape: tuple[int, int] | None,
+        arrows: str | None,
+        width: float,
+    ) -> Figure:
+        """Draw the policy, or its value alone, in the form that fits."""
+        observer = observer_for(self.policy, mdp)
+        if level is not None and integer("level", level, 0) >= self.policy.horizon:
+            raise ValueError(f"level: expected an integer < {self.policy.horizon}, got {level}")
+        box = None if observer is None or shape is not None else observer.box()
+        if observer is not None and box is not None and len(box.low) == 2:
+            if arrows is not None:
+                raise ValueError(f"arrows: expected none over two observed numbers, got {arrows!r}")
+            at, rules = level or 0, self.policy.rules
+
+            def decide(observations: NDArray[np.float64]) -> Decisions:
+                return decisions(rules[at], observer.see(at, observations).features, at, self.points)
+
+            return over_a_box(decide, box, observer.n_actions, level=at, actions=actions, width=width)
+        table = self.policy_table(mdp)
+        assert observer is not None
+        grid = Grid.of_shape(shape) if shape is not None else observer.grid
+        if grid is None:
+            for name, given in (("level", level), ("arrows", arrows)):
+                if given is not None:
+                    raise ValueError(f"{name}: expected none without a grid, got {given!r}; shape=(rows, columns)")
+            return state_table(table, observer.n_actions, actions=actions, width=width)
+        if shape is not None and observer.grid is not None:
+            grid = grid.with_arrows(observer.grid.arrows)
+        if arrows is not None:
+            grid = grid.with_arrows(arrows)
+        return on_a_grid(table, grid, observer.n_actions, level=level, actions=actions, width=width)
+
+    def shows_policy(self, mdp: FiniteMDP | None = None) -> bool:
+        """Return whether "policy" can be drawn, of at most 500 states where they stand in no grid."""
+        observer = observer_for(self.policy, mdp)
+        if observer is None:
+            return False
+        if self.first_picture(mdp, None) == "policy":
+            return True
+        states = observer.states(0)
+        return states is not None and 1 < len(states.labels) <= MOST_STATES
+
+    def first_picture(self, mdp: FiniteMDP | None, shape: tuple[int, int] | None) -> str:
         """Return the name of the picture that `plot` draws by default."""
-        return self.PICTURES[0]
+        observer = observer_for(self.policy, mdp)
+        if shape is not None:
+            return "policy"
+        if observer is None:
+            return self.own_picture()
+        box = observer.box()
+        return "policy" if observer.grid is not None or (box is not None and len(box.low) == 2) else self.own_picture()
+
+    def own_picture(self) -> str:
+        """Return the name of the picture that `plot` draws where states have no place in a picture."""
+        return "trajectories"
 
     def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
         """Draw a picture that this class alone has."""
@@ -204,7 +362,7 @@ class DMQResult(Result):
     cover: tuple[tuple[Policy, ...], ...]
     history: History
 
-    PICTURES: ClassVar[tuple[str, ...]] = ("cover", "oracle", "trajectories", "visits")
+    PICTURES: ClassVar[tuple[str, ...]] = ("cover", "oracle", *Result.PICTURES)
 
     @property
     def name(self) -> str:
@@ -265,13 +423,19 @@ class DMQResult(Result):
                 "raises": raised[level],
             }
 
-    def first_picture(self) -> str:
+    def history_columns(self) -> dict[str, Any]:
+        """Return the fields of every `OracleCall`."""
+        return dict(self.history.columns())
+
+    def own_picture(self) -> str:
         """Return "cover", or "trajectories" of a run whose potential was not recorded."""
         return "cover" if self.has_potential else "trajectories"
 
     def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
-        """Draw the cover, or the values of the oracle."""
+        """Draw the cover, the values of the oracle, or the way through the levels."""
         given = self.parameters
+        if what == "curve":
+            return pictures.levels_by_call(self.history, self.policy.horizon, given["n_samples"], width=width)
         if what == "oracle":
             return pictures.oracle_values(self.history, given["eps_t"], width=width)
         if not self.is_plain_linear:
@@ -307,6 +471,11 @@ class SelfStoppingResult(Result):
         and the interval; and as diagnostics "predicted", the value by the newest fit, "upside", what unseen outcomes
         may add at the start by the last plan, "candidates", the number of policies that were tried, and "look_ahead",
         the levels that the last fit looked ahead.
+    looks : Looks
+        What the run knew over its episodes; empty in files of older versions.
+    units : numpy.ndarray of shape (H, 3), or None
+        By level low, width and top: estimates of Q* in points are low + width phi^T theta_h^a, clipped to [low, top].
+        None in files of older versions.
 
     Examples
     --------
@@ -323,6 +492,8 @@ class SelfStoppingResult(Result):
     policy: Policy
     theta: NDArray[np.float64]
     stopping: dict[str, Any]
+    looks: Looks = field(default_factory=Looks)
+    units: NDArray[np.float64] | None = None
 
     @property
     def name(self) -> str:
@@ -354,6 +525,28 @@ class SelfStoppingResult(Result):
         """Interval of confidence 1 - delta for the value of the policy."""
         low, high = self.stopping["interval"]
         return low, high
+
+    def history_columns(self) -> dict[str, Any]:
+        """Return the fields of every `Look`."""
+        return self.looks.columns()
+
+    def points(self, level: int, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return estimates of a level in points."""
+        if self.units is None:
+            return np.full_like(estimates, np.nan)
+        low, width, top = self.units[level].tolist()
+        points: NDArray[np.float64] = np.clip(low + width * estimates, low, top)
+        return points
+
+    def own_picture(self) -> str:
+        """Return "curve", or "trajectories" of a file of an older version."""
+        return "curve" if len(self.looks) else "trajectories"
+
+    def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
+        """Draw what the run knew over its episodes."""
+        mean, ends = self.stopping["mean_return"], self.interval
+        tested = None if mean is None else (mean, *ends)
+        return pictures.looks_of_a_run(self.looks, self.epsilon, tested, references(mdp)[0], width=width)
 
     def in_short(self) -> str:
         """Return the interval for the value of the policy."""
@@ -390,8 +583,6 @@ class BaselineResult(Result):
     curve: Curve
     returns: NDArray[np.float64]
 
-    PICTURES: ClassVar[tuple[str, ...]] = ("curve", "trajectories", "visits")
-
     @property
     def name(self) -> str:
         """The algorithm."""
@@ -415,14 +606,45 @@ class BaselineResult(Result):
 
     def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
         """Draw the learning curve."""
-        best, uniform = None, None
-        if mdp is not None:
-            best, uniform = float(mdp.optimal_value), float(mdp.value(Policy.uniform(mdp.horizon)))
-        return pictures.learning_curve(*self.curve[:3], best, uniform, width=width)
+        return pictures.learning_curve(*self.curve[:3], *references(mdp), width=width)
+
+    def history_columns(self) -> dict[str, Any]:
+        """Return the fields of the `Curve` at every checkpoint."""
+        return self.curve._asdict()
+
+    def table_q(self) -> tuple[NDArray[np.float64], ...] | None:
+        """Return the estimates of a tabular algorithm."""
+        return self.table
+
+    def points(self, level: int, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return estimates of a level in points."""
+        bounds = self.parameters.get("value_range")
+        if bounds is None:  # (0, 1)
+            return estimates
+        low, high = float(np.min(bounds)), float(np.max(bounds))
+        return low + (high - low) * estimates
+
+    def own_picture(self) -> str:
+        """Return "curve"."""
+        return "curve"
 
     def in_short(self) -> str:
         """Return the value of the policy."""
         return f"value {rounded(self.value, 6)}"
+
+
+def references(mdp: FiniteMDP | None) -> tuple[float | None, float | None]:
+    """Return the values of the best policy and of uniform play, None without tables."""
+    if mdp is None:
+        return None, None
+    return float(mdp.optimal_value), float(mdp.value(Policy.uniform(mdp.horizon)))
+
+
+def as_mdp(mdp: Any) -> FiniteMDP | None:
+    """Return tables; TypeError if something else was given."""
+    if mdp is not None and not isinstance(mdp, FiniteMDP):
+        raise TypeError(f"mdp: expected a FiniteMDP, got {type(mdp).__name__}")
+    return mdp
 
 
 KINDS: dict[str, type[Result]] = {

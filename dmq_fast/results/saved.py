@@ -17,7 +17,7 @@ from dmq_fast._support.json_text import Form, check_form, from_json, to_json
 from dmq_fast._version import __version__
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.policy import BoundPolicy, Policy, rebound
-from dmq_fast.results.history import Curve, History, OracleCall
+from dmq_fast.results.history import Curve, History, Look, Looks, OracleCall
 from dmq_fast.rules import ExactGreedy
 from dmq_fast.table_policy import TablePolicy
 
@@ -204,7 +204,9 @@ def encode_stopping(fields: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Return policy and estimates as arrays."""
     table = RuleTable()
     policy = table.encode([fields["policy"]])
-    return {"policy": policy, "theta": fields["theta"], **table.arrays(fields["theta"].shape[1:])}
+    arrays = {"policy": policy, "theta": fields["theta"], "looks": fields["looks"].encode()}
+    arrays |= {} if fields["units"] is None else {"units": fields["units"]}
+    return arrays | table.arrays(fields["theta"].shape[1:])
 
 
 def decode_stopping(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -218,7 +220,12 @@ def decode_stopping(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> 
             check_form(f"stopping.{name}", by_level := stopping[name], [float])
             if len(by_level) != len(theta):
                 raise ValueError(f"stopping.{name}: expected {len(theta)} numbers, got {len(by_level)}")
-    return {"policy": policies["policy"][0], "theta": theta, "stopping": stopping}
+    # Files of older versions hold no looks and no units.
+    looks = (
+        Looks.decode(member(arrays, "looks", np.float64, (None, len(Look._fields)))) if "looks" in arrays else Looks()
+    )
+    units = member(arrays, "units", np.float64, (len(theta), 3)) if "units" in arrays else None
+    return {"policy": policies["policy"][0], "theta": theta, "stopping": stopping, "looks": looks, "units": units}
 
 
 def renamed(stopping: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from dmq_fast.homogeneity import Groups
+from dmq_fast.results.history import Looks
 from dmq_fast.stopping.levels import Difference
 from dmq_fast.stopping.linearity import Disagreement
 
@@ -96,6 +97,10 @@ class Outcome:
         Where levels that had shared their data turned out to differ.
     parted_at : int or None
         After how many episodes each level got data of its own, as too many rows were distinct.
+    looks : Looks
+        What the run knew over its episodes.
+    units : numpy.ndarray, shape (H, 3)
+        By level low, width and top: values in points are low + width times those of theta, clipped to [low, top].
     """
 
     theta: Floats
@@ -124,6 +129,8 @@ class Outcome:
     groups: Groups
     differences: tuple[Difference, ...]
     parted_at: int | None
+    looks: Looks
+    units: Floats
 
     @property
     def n_episodes(self) -> int:

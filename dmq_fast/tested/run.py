@@ -22,6 +22,7 @@ from dmq_fast._support.words import rounded
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.kernels import Stream
+from dmq_fast.results.history import Look, Looks
 from dmq_fast.samplers import Sampler
 from dmq_fast.samplers.streams import OWN_CALLS
 from dmq_fast.stopping.aim import TESTED, Aim
@@ -101,7 +102,7 @@ class Fit(NamedTuple):
 
     def at_all_levels(self, horizon: int, dimension: int) -> Floats:
         """Return theta (H, K, d): a level with more than T levels left has that of the first."""
-        levels = np.maximum(np.arange(horizon) - (horizon - len(self.theta)), 0)
+        levels = levels_of(horizon, len(self.theta))
         theta = np.zeros((horizon, self.theta.shape[1], dimension))
         theta[:, :, self.columns] = self.theta[levels]
         return theta
@@ -109,9 +110,14 @@ class Fit(NamedTuple):
 
 @dataclass
 class Idea:
-    """A policy that is greedy on theta (H, K, d), and what its episodes earned, in points."""
+    """A policy that is greedy on theta (H, K, d), and what its episodes earned, in points.
+
+    Q is low + phi^T theta, clipped to [low, top], which are by level, (H,).
+    """
 
     theta: Floats
+    low: Floats
+    top: Floats
     earned: list[float] = field(default_factory=list)
 
     @property
@@ -175,6 +181,7 @@ class TestedRun:
         self.chosen: Idea | None = None
         self.tested: Floats = np.zeros(0)
         self.look_ahead = self.horizon
+        self.looks = Looks()
         self.status, self._draws = "interrupted", 0
 
     def learn(self) -> str:
@@ -211,6 +218,7 @@ class TestedRun:
         omega, hopeful = transitions.fit(inverse, low, top, unknown=unknown)
         transitions.plan(omega, inverse, low, top)
         self.upside = float((hopeful - values).mean())
+        self.looks.note(Look(self.data.n_episodes, "explore", self.upside, float(values.mean())))
         self.report("explore")
 
     def bounds(self, levels: int) -> tuple[Floats, Floats]:
@@ -242,6 +250,7 @@ class TestedRun:
             idea = self.new_idea()
             self.try_out(idea, practice.piece)
             self.means.append(idea.mean)
+            self.looks.note(Look(self.data.n_episodes, "refine", self.upside, self.predicted, idea.mean))
             self.keep(idea)
             if self.stays_perfect(idea):
                 return
@@ -266,7 +275,8 @@ class TestedRun:
         self.predictions.append(float(np.mean(values)))
         self.report("refine")
         fit = Fit(np.mean(thetas, axis=0), transitions.support)
-        return Idea(fit.at_all_levels(self.horizon, self.dimension))
+        levels = levels_of(self.horizon, self.look_ahead)
+        return Idea(fit.at_all_levels(self.horizon, self.dimension), low[levels], top[levels])
 
     def levels_ahead(self) -> int:
         """Return how many levels fits look ahead: twice those of the episode that earned the most, at most H.
@@ -322,7 +332,9 @@ class TestedRun:
             return max(self.ideas, key=lambda one: (len(one.earned), one.mean))
         for idea in self.ideas:
             self.try_out(idea, practice.again * practice.piece)
-        middle = Idea(np.mean([idea.theta for idea in self.newest], axis=0))
+        middle = Idea(
+            *(np.mean([getattr(idea, name) for idea in self.newest], axis=0) for name in ("theta", "low", "top"))
+        )
         self.try_out(middle, practice.again * practice.piece)
         return max([*self.ideas, middle], key=lambda one: one.mean)
 
@@ -347,6 +359,7 @@ class TestedRun:
         """Play the chosen policy on fresh episodes, which nothing is decided by."""
         played = self.episodes.play("test", self.test_size, idea.theta)
         self.tested = np.array([self.data.earned[e] for e in played])
+        self.looks.note(Look(self.data.n_episodes, "test", self.upside, self.predicted, float(self.tested.mean())))
 
     def interval(self) -> tuple[float, float]:
         """Return an interval of confidence 1 - delta for the value of the policy, in points."""
@@ -381,10 +394,11 @@ class TestedRun:
         return self.predictions[-1] if self.predictions else math.nan
 
     @property
-    def best(self) -> Floats:
-        """The chosen policy's theta (H, K, d), the best so far, or zeros before there is any."""
+    def best(self) -> Idea:
+        """The chosen policy, the best so far, or zeros before there is any."""
         idea = self.chosen or max(self.ideas, key=lambda one: one.mean, default=None)
-        return np.zeros((self.horizon, self.data.n_actions, self.dimension)) if idea is None else idea.theta
+        zeros = np.zeros((self.horizon, self.data.n_actions, self.dimension))
+        return Idea(zeros, np.zeros(self.horizon), np.zeros(self.horizon)) if idea is None else idea
 
     def outcome(self) -> dict[str, Any]:
         """Return what was learned so far, as data that JSON can hold."""
@@ -449,6 +463,11 @@ class TestedRun:
         practice = self.practice
         left = practice.most - self.test_size - practice.most_exploring - practice.uniform
         return max(1, left // practice.piece - 1 - practice.again * (practice.top + 1))
+
+
+def levels_of(horizon: int, fitted: int) -> NDArray[np.int64]:
+    """Return for each of H levels which of the fitted ones it has: that with as many levels left, or the first."""
+    return np.maximum(np.arange(horizon) - (horizon - fitted), 0)
 
 
 def inverses(grams: Floats, ridge: float) -> Floats:

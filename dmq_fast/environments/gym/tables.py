@@ -22,6 +22,7 @@ from dmq_fast._support.checks import integer
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments.arrays import as_float64, as_table
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.grids import grid_of
 from dmq_fast.kernels import is_sparse
 from dmq_fast.rewards import ValueRange
 
@@ -207,6 +208,7 @@ def from_gymnasium(
     )
     mdp.state_numbers = np.array(kept)
     mdp.row_numbers = np.array([*kept, -1])[model.origin]
+    mdp.grid = grid_of(env, n_actions)
     return mdp
 
 

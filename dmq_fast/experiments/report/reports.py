@@ -95,6 +95,20 @@ def run_pictures(
     result: DMQResult | SelfStoppingResult, mdp: FiniteMDP | None, width: float = WIDTH
 ) -> Iterator[Picture]:
     """Yield the pictures for which a run has the data, `width` inches wide."""
+    if result.shows_policy(mdp):
+        yield Picture(
+            result.plot("policy", mdp=mdp, width=width),
+            "What was learned",
+            "The greedy action of the returned policy, and on a grid or over two observed numbers its value. A dot or "
+            "grey: all actions look alike there. Hatched or white: never reached.",
+        )
+    if isinstance(result, SelfStoppingResult) and len(result.looks):
+        yield Picture(
+            result.plot("curve", mdp=mdp, width=width),
+            "What the run knew",
+            "Above: what one outcome that no episode had shown could add to the value, beside ε. Below: the value that "
+            "the fits predicted, and the mean return of the test with its interval.",
+        )
     if isinstance(result, DMQResult):
         if result.has_potential:
             yield Picture(
@@ -110,6 +124,14 @@ def run_pictures(
                 "The oracle",
                 "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has "
                 "shifted from that of the cover.",
+            )
+        if result.history.n_calls:
+            yield Picture(
+                result.plot("curve", width=width),
+                "The way through the levels",
+                "The level whose actions each batch of trajectories checked, from the last to the first, and the level "
+                "at which the oracle found a new distribution of states: its cover got a policy, and it was learned "
+                "again.",
             )
         yield Picture(
             pictures.trajectories_by_purpose({"this run": result.trajectories}, width=width, height=0.9),
