@@ -426,12 +426,16 @@ def tags() -> dict[str, set[str]]:
 
 
 def report(place: Path, out: Path) -> None:
-    """Print the table of experiments and that of tags, and draw the radar."""
-    known, told, scores = published(), [], {}
+    """Print the table of experiments, scores by noise, and the table of tags, and draw the radar."""
+    known, told, scores, by_noise = published(), [], {}, {}
     for which in COLUMNS:
         if (place / which / "runs.json").exists():
             told.append(which)
             runs = records(place / which)
+            for name in (name for name in runs if name.endswith("_noise")):
+                of_one = SCORES[name.removesuffix("_noise")]
+                groups = by_group(runs[name], "noise_scale")
+                by_noise[name, which] = {group[0][0]["noise_scale"]: of_one(group) for group in groups}
             scores[which] = {
                 name: score(name, runs[name]) if name in runs else row["random"] for name, row in known.items()
             }
@@ -448,6 +452,11 @@ def report(place: Path, out: Path) -> None:
             many = f"{min(stopped):,} to {max(stopped):,}" if stopped else "none"
             cells.append(f"{scores[which][name]:.2f} ({len(stopped)} of {len(mine)}; {many})" if mine else "not run")
         print(f"| {name} | {' | '.join(cells)} | {' | '.join(f'{row[agent]:.2f}' for agent in AGENTS)} |")
+    sizes = sorted({size for own in by_noise.values() for size in own})
+    print(f"\n| standard deviation of the noise | {' | '.join(f'{size:g}' for size in sizes)} |")
+    print(f"|---|{'---|' * len(sizes)}")
+    for (name, which), own in sorted(by_noise.items()):
+        print(f"| {name}, {which} | {' | '.join(f'{own[size]:.2f}' if size in own else '–' for size in sizes)} |")
     both = scores | {agent: {name: row[agent] for name, row in known.items()} for agent in AGENTS}
     wanted = tags()
     print(f"\n| tag | {' | '.join(both)} |\n|---|{'---|' * len(both)}")
@@ -471,14 +480,17 @@ def draw(means: dict[str, dict[str, float]], names: list[str], path: Path) -> No
     styles |= {"boot_dqn": ("#0072B2", "-"), "actor_critic_rnn": ("#009E73", "-"), "dqn": ("#CC79A7", "-")}
     styles |= {"random": ("#666666", ":")}
     labels = {"hand": "features by hand", "first": "one map: first and current", "seen": "by appearance"}
+    labels |= {"boot_dqn": "bootstrapped DQN", "actor_critic_rnn": "actor-critic RNN", "dqn": "DQN"}
     for who, own in means.items():
         values = [own[name] for name in names]
         color, line = styles[who]
         axes.plot([*angles, angles[0]], [*values, values[0]], color=color, linestyle=line, label=labels.get(who, who))
     axes.set_xticks(angles, [name.replace("_", "\n") for name in names], fontsize=7)
+    axes.tick_params(axis="x", pad=8)
     axes.set_ylim(0, 1)
+    axes.set_yticks([0.25, 0.5, 0.75, 1.0], ["", "0.5", "", "1"], fontsize=6, color="#666666")
     axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.05, 1.0))
-    figure.savefig(path, dpi=150, bbox_inches="tight")
+    figure.savefig(path, dpi=110, bbox_inches="tight")
     print(f"\n{path}")
 
 
