@@ -9,7 +9,8 @@ of bsuite's own CSV logger, so its tools read the directory of a column. One set
 epsilon = .05 of the range that bsuite's source gives to returns.
 
 Columns are what the features know: `hand`, the problem; `first`, one map for all experiments, one-hot by appearance of
-the first observation of the episode and the current one; `seen`, one-hot by appearance of the current one.
+the first observation of the episode and the current one; `seen`, one-hot by appearance of the current one. Control,
+whose observations never repeat, has the package's default in both: interpolation on grids that uniform play chooses.
 
 `report` computes bsuite's scores, which are written anew here, and shows them beside those of published agents, read
 off the figure in bsuite's repository, reports/iclr_2019/images/bar_plot.png (bench/bsuite_published.csv). An experiment
@@ -162,10 +163,10 @@ BY_HAND: dict[str, Callable[[Any], Any]] = {
 def seen_through(name: str, which: str) -> dict[str, Any]:
     """Return features, history and steps of a level of an experiment in a column."""
     control = name.startswith(CONTROL)
-    if which == "seen" or (which == "first" and control):
+    if which != "hand" and control:
         return {}
-    if which == "first":
-        return {"history": "first"}
+    if which != "hand":
+        return {"history": "first"} if which == "first" else {"features": "seen"}
     features = BY_HAND[next(kind for kind in BY_HAND if name.startswith(kind))]
     hold = next((steps for kind, steps in HOLD.items() if name.startswith(kind)), None)
     return {"features": features} | ({"history": "first"} if hold is None else {"hold": hold})
