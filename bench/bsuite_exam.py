@@ -239,7 +239,8 @@ def play_images(name: str, number: int, place: Path, seed: int) -> dict[str, Any
     settings = sweep.SETTINGS[identifier] | {"seed": int(np.random.SeedSequence([seed, number]).generate_state(1)[0])}
     env = csv_logging.wrap_environment(bsuite.load(name, settings), identifier, str(place), overwrite=True)
     granted, began = sweep.EPISODES[identifier], time.process_time()
-    arms = RidgeArms(10, PIXELS.dimension, 0.1)
+    # The prior variance of a parameter stays the same where the noise, which is declared, is larger.
+    arms = RidgeArms(10, PIXELS.dimension, 0.1 * (1.0 + settings.get("noise_scale", 0.0) ** 2))
     for _ in range(granted):
         phi = unwrapped(env.reset().observation)
         named = arms.select(phi, 0.0)
