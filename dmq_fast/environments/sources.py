@@ -66,7 +66,7 @@ def as_environment(
         Of an environment that is stepped, and of mountain car and cart-pole: steps of a level, in which its action is
         held. Default: see `GymnasiumBatch`.
     box : str, default "fourier"
-        Kind of the features of real numbers where none are given; a self-stopping run asks for interpolation.
+        Kind of the features of a box of Gymnasium's where none are given; a self-stopping run asks for interpolation.
     rng : None, int, SeedSequence or Generator, optional
         What the environment of a name is drawn from.
 
