@@ -107,11 +107,14 @@ def spaced(far: float, n: int, dense: float = 2.0) -> list[float]:
 
 UPRIGHT = Interpolation([spaced(1.0, 11), spaced(1.0, 11), spaced(0.65, 11), spaced(3.0, 11)])
 SWING = (
-    ([2, 3], Interpolation([spaced(np.pi, 21, 1.5), spaced(10.0, 15, 1.5)])),
-    ([0, 1], Interpolation([spaced(1.0, 9, 1.0), spaced(1.5, 9, 1.0)])),
-    ([2, 1], Interpolation([spaced(np.pi, 13, 1.5), spaced(1.5, 9, 1.0)])),
+    Interpolation([np.linspace(0.0, 2.2, 18).tolist(), 16]),
+    Interpolation([spaced(np.pi, 21, 1.8), spaced(10.0, 15, 1.8)]),
+    Interpolation([spaced(1.0, 9, 1.0), spaced(1.5, 9, 1.0)]),
 )
-"""Grids of angle and its speed, place and speed, angle and speed."""
+"""Grids of the energy's root and the phase, of the angle and its speed, and of place and speed."""
+
+SMALL_SWING = 5.57
+"""The frequency of the pole's small oscillations around the bottom, in 1 / s."""
 
 CAR = Interpolation([np.linspace(-1.2, 0.6, 19).tolist(), np.linspace(-0.07, 0.07, 15).tolist()])
 
@@ -128,9 +131,14 @@ def pole(seen: Any) -> Any:
 
 
 def swinging_pole(seen: Any) -> Any:
-    """Interpolate on the grids of `SWING`."""
-    state = mechanics(seen)
-    return np.hstack([grid(state[:, pair]) for pair, grid in SWING]) / np.sqrt(len(SWING))
+    """Interpolate on the grids of `SWING`; without a force the energy stays, so that values do not leak along it."""
+    x, v, angle, w = mechanics(seen).T
+    potential = np.sign(np.sin(angle)) * np.sqrt(1.0 + np.cos(angle))
+    kinetic = w / SMALL_SWING
+    root = np.hypot(potential, kinetic)
+    phase = np.column_stack([potential, kinetic]) / np.maximum(root, 1e-9)[:, None]
+    points = (np.column_stack([root, phase]), np.column_stack([angle, w]), np.column_stack([x, v]))
+    return np.hstack([grid(point) for grid, point in zip(SWING, points, strict=True)]) / np.sqrt(len(SWING))
 
 
 def car(seen: Any) -> Any:
