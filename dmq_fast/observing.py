@@ -328,7 +328,8 @@ class MapObserver:
         """Return all states, the same at every level; see `Observer.states`."""
         if isinstance(self.features, maps.Seen):
             labels = self.features.labels
-            return States(labels, np.eye(len(labels), self.features.dimension))
+            order = sorted_places(labels)
+            return States([labels[i] for i in order], np.eye(len(labels), self.features.dimension)[order])
         if not isinstance(self.features, OneHot):
             return None
         n, start = self.features.n, self.features.start
@@ -374,6 +375,19 @@ class MapObserver:
 def in_numbers(actions: NDArray[np.int64], alone: bool) -> Any:
     """Return actions (n,), or the first alone as an int."""
     return int(actions[0]) if alone else actions
+
+
+def sorted_places(labels: list[Any]) -> list[int]:
+    """Return the places of labels in ascending order; as they are where they cannot be compared.
+
+    >>> sorted_places([(1, 0), (0, 2), (0, 1)]), sorted_places([3, None, 1])
+    ([2, 1, 0], [0, 1, 2])
+    """
+    places = list(range(len(labels)))
+    try:
+        return sorted(places, key=lambda i: labels[i])
+    except TypeError:
+        return places
 
 
 def corners_of(features: Any) -> tuple[Floats, Floats] | None:

@@ -227,6 +227,37 @@ def test_states_without_a_grid_are_a_table():
     ]
 
 
+def test_states_of_ones_own_are_in_order_and_print(rooms):
+    table = rooms.policy_table()
+    assert table.states == sorted(table.states) and len(table.states) > 5
+    head, names, *lines = repr(table).splitlines()
+    assert head == f"12 levels, {len(table.states)} states:" and names.split()[:3] == ["state", "level", "action"]
+    for line, state, level, actions in zip(lines, table.states, table.levels, table.actions.T, strict=True):
+        assert line.startswith(str(state))
+        assert line.removeprefix(str(state)).split()[:2] == (
+            [str(level), str(actions[level])] if level >= 0 else ["-"] * 2
+        )
+
+
+def test_states_that_have_no_order_or_are_long_have_names():
+    class Odd:
+        n_actions, horizon, value_range = 2, 3, (0, 3)
+
+        def reset(self):
+            self.at = 0
+            return np.zeros(20)
+
+        def step(self, action):
+            self.at += 1
+            return ("a", 1)[self.at - 1] if self.at < 3 else "b", float(action), self.at == 3
+
+    result = dmq.learn(Odd(), rng=0)
+    table = result.policy_table()
+    assert set(table.states) == {"#0", "a", 1}
+    assert table.actions[0, table.states.index("#0")] == 1
+    assert result.plot("policy").axes[0].get_yticklabels()[table.states.index("a")].get_text() == "a"
+
+
 def test_where_nothing_was_learned_no_arrow_is_drawn(lake):
     result = dmq.learn(lake, epsilon=0.1, max_trajectories=1, rng=0)
     shown = [text for texts in cells(result.plot()).values() for text in texts]

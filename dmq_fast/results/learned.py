@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.words import four_digits, table_lines
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, is_sparse
 from dmq_fast.observing import Observer, observer_of
@@ -80,9 +81,19 @@ class PolicyTable:
         return columns if self.visits is None else columns | {"probability": self.visits[there].tolist()}
 
     def __repr__(self) -> str:
-        """Return the sizes."""
+        """Return a line for each state, at its first level; see `levels`."""
         horizon, n = self.actions.shape
-        return f"<PolicyTable: {horizon} levels, {n} states, {'exact' if self.exact else 'estimated'} values>"
+        lines = []
+        for i, level in enumerate(self.levels[:SHOWN].tolist()):
+            known = (level, int(self.actions[level, i]), four_digits(float(self.values[level, i])))
+            lines.append([str(self.states[i]), *map(str, known if level >= 0 else ("-", "-", "-"))])
+        heads = ["state", "level", "action", "value" if self.exact else "value (estimate)"]
+        more = [f"and {n - SHOWN} more"] * (n > SHOWN)
+        return "\n".join([f"{horizon} levels, {n} states:", *table_lines(heads, lines, right=(1, 2, 3)), *more])
+
+
+SHOWN = 40
+"""Number of states that `repr` of a table shows."""
 
 
 @dataclass(frozen=True, eq=False)

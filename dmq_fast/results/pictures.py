@@ -364,7 +364,10 @@ def looks_of_a_run(
         top.axhline(epsilon, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
         name_level(top, r"$\varepsilon$", epsilon, MUTED)
         limits = [epsilon, *upsides[~np.isnan(upsides)].tolist()]
-        top.set(yscale="log", ylim=(min(limits) / 1.5, 1.5 * max(limits)))
+        if max(limits) > 20.0 * min(limits):
+            top.set(yscale="log", ylim=(min(limits) / 1.5, 1.5 * max(limits)))
+        else:
+            top.set_ylim(0.0, 1.1 * max(limits))
         top.set_ylabel("unseen outcomes\nmay add")
         bottom.plot(n, columns["predicted"], color=BLUE, linewidth=1.0, label="predicted")
         played = ~np.isnan(columns["mean_return"])

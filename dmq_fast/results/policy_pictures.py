@@ -249,6 +249,8 @@ def state_table(table: PolicyTable, n_actions: int, *, actions: bool = True, wid
             finish_bar(figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=25), value_label(table.exact))
         axes.set(xlabel="level $h$", ylabel="state")
         whole_numbers(axes.xaxis)
+        if len(table.actions) == 1:
+            axes.set_xticks([0])
         if n <= MOST_NAMES:
             names = [plain(name_of(state)) for state in table.states]
             axes.set_yticks(range(n), labels=names, fontsize=7.0 if n <= 18 else 5.5)
