@@ -50,6 +50,17 @@ def ours(d: int, n_arms: int) -> Player:
     return lambda x: arms.select(x, ALPHA), lambda x, arm, reward: arms.update(arm, x, reward)
 
 
+def ours_as_river(d: int, n_arms: int) -> Player:
+    """`RidgeArms` with the prior and the bounds of river's LinUCB: lambda = alpha, and (1 + leverage)^(1/2) on top."""
+    from dmq_fast.kernels import RidgeArms
+
+    arms = RidgeArms(n_arms, d, ALPHA)
+    return (
+        lambda x: int((arms.predict(x) + np.sqrt(1.0 + arms.leverage(x))).argmax()),
+        lambda x, arm, reward: arms.update(arm, x, reward),
+    )
+
+
 def by_numpy(d: int, n_arms: int) -> Player:
     """Inverses of all arms in one array, by Sherman and Morrison's formula."""
     inverse, moment, theta = np.tile(np.eye(d), (n_arms, 1, 1)), np.zeros((n_arms, d)), np.zeros((n_arms, d))
@@ -118,6 +129,7 @@ def by_vowpalwabbit(d: int, n_arms: int) -> Player:
 
 PLAYERS = {
     "dmq_fast": ours,
+    "dmq_fast, bounds of river": ours_as_river,
     "numpy": by_numpy,
     "river": by_river,
     "vowpalwabbit": by_vowpalwabbit,

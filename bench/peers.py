@@ -68,6 +68,22 @@ def contexts(d: int, batch: int, n_arms: int, dtype: type) -> list[Case]:
     return [(name, lambda: arms.upper(rows, ALPHA), upper, 1e-9 if dtype is np.float64 else 1e-2)]
 
 
+def shared(d: int, batch: int, n_arms: int) -> list[Case]:
+    """Bounds of arms that share their rows, and so one factor."""
+    rng = np.random.default_rng(d)
+    ridge = Ridge(d, 1.0, targets=n_arms)
+    ridge.update_rows(rng.normal(size=(4 * d, d)), rng.normal(size=(4 * d, n_arms)))
+    rows = rng.normal(size=(batch, d)) / np.sqrt(d)
+    inverse, theta, product = np.linalg.inv(ridge.gram + np.eye(d)), ridge.theta, np.empty((batch, d))
+
+    def upper() -> NDArray[np.floating]:
+        squares = np.einsum("ij,ij->i", np.dot(rows, inverse, out=product), rows)
+        return np.dot(rows, theta) + (ALPHA * np.sqrt(squares))[:, None]
+
+    name = f"`Ridge(targets={n_arms}).upper`, {batch} contexts, d = {d}"
+    return [(name, lambda: ridge.upper(rows, ALPHA), upper, 1e-9)]
+
+
 def draws(d: int, m: int) -> list[Case]:
     """Samples of the posterior: normals, and a product with the inverse of the factor."""
     rng = np.random.default_rng(d)
@@ -92,7 +108,7 @@ def main(rounds: int, only: str) -> None:
         for d in (16, 64, 256):
             cases += contexts(d, 1000, 10, dtype)
     for d in (16, 64, 256):
-        cases += draws(d, 256)
+        cases += shared(d, 1000, 10) + draws(d, 256)
     heading(["call", "µs, minimum, median", "NumPy, ratio of minima", "ratio of medians"])
     for name, ours, theirs, near in cases:
         if only not in name:

@@ -27,8 +27,9 @@ static double random_number(void)
     return ((double) (state >> 11) / 9007199254740992.0 - 0.5) * (state & 8 ? 1.0 : 1e6);
 }
 
-static double factor[MOST * MOST], packed_factor[MOST * (MOST + 8)], mean[MOST], group[MOST * DMQ_GROUP];
+static double factor[MOST * MOST + 16], packed_factor[MOST * (MOST + 8)], mean[MOST], group[MOST * DMQ_GROUP];
 static float single_factor[MOST * (MOST + 8)], single_group[MOST * DMQ_GROUP_SINGLE], single[N * MOST];
+static double targets[N * 20];
 static float single_mean[MOST];
 
 /* Many rows of one factor. Solutions are compared with others, since processors may round a product and a sum once. */
@@ -96,6 +97,16 @@ static void many_rows(double* x, ptrdiff_t m, ptrdiff_t d)
         worst = fmax(worst, 1e-9 * fabs((double) single_square[l] / total - 1.0));
         worst = fmax(worst, fabs(square[l] / total - 1.0));
         worst = fmax(worst, fabs(product[l] - products) / (size * 1e6 * (double) d));
+    }
+    ptrdiff_t t = d % 20 + 1;
+    dmq_targets(x, factor, mean, targets, m, t, d);
+    for (ptrdiff_t i = 0; i < m * t; i++) {
+        double total = mean[i / t], size = fabs(total);
+        for (ptrdiff_t k = 0; k < d; k++) {
+            total += x[i / t * d + k] * factor[k * t + i % t];
+            size += fabs(x[i / t * d + k] * factor[k * t + i % t]);
+        }
+        worst = fmax(worst, fabs(targets[i] - total) / size);
     }
     printf("\n%s\n", worst < 1e-13 ? "near" : "far");
 }

@@ -13,7 +13,7 @@ import scipy.sparse
 from hypothesis import strategies as st
 from properties import everything, for_all, refuses, seeds
 
-from dmq_fast.kernels import Ridge, SecondMoment, Stream, ridge_fit
+from dmq_fast.kernels import Ridge, RidgeArms, SecondMoment, Stream, ridge_fit
 
 pytestmark = pytest.mark.kernels
 
@@ -553,7 +553,7 @@ def test_forgetting_for_long_does_not_drift():
 @pytest.mark.parametrize("share", [0.99, 1e-3, 1e-200])
 def test_forgetting_with_lambda_never_leaves_float64(share):
     """One direction repeats: V tends to 1 / (1 - share) there; lambda stops falling, and leverages are finite."""
-    ridge, steps = Ridge(3, 1.0), int(min(80_000, 900_000 / -np.log2(share)))
+    ridge, steps = Ridge(3, 1.0), int(min(100_000, 900_000 / -np.log2(share)))
     for _ in range(steps):
         ridge.discount(share, with_regularization=True)
         ridge.update([1.0, 0.0, 0.0], 2.0)
@@ -573,6 +573,38 @@ def test_several_targets_share_leverages():
     upper = arms.upper(rows[:9], 0.7)
     assert (upper == arms.predict(rows[:9]) + 0.7 * np.sqrt(arms.leverage(rows[:9]))[:, None]).all()
     assert (arms.upper(rows[0], 0.7) == arms.predict(rows[0]) + 0.7 * np.sqrt(arms.leverage(rows[0]))).all()
+
+
+@for_all(
+    quick=30,
+    slow=500,
+    d=st.one_of(st.integers(1, 20), st.just(70)),
+    targets=st.one_of(st.integers(1, 20), st.sampled_from([32, 37, 100])),
+    m=st.one_of(st.integers(0, 20), st.just(300)),
+    seed=seeds,
+)
+def test_many_targets_of_many_rows(d, targets, m, seed):
+    """A row has the same bits alone and beside others; the error is that of a sum of d products."""
+    ridge = fed(d, 0.5, *rows_of(d, 30, seed, targets=targets), targets=targets)
+    points, theta = rows_of(d, m, seed + 1)[0], ridge.theta
+    predicted, upper = ridge.predict(points), ridge.upper(points, 0.7)
+    assert predicted.shape == upper.shape == (m, targets)
+    assert (abs(predicted - points @ theta) <= 2 * (d + 2) * EPS * (abs(points) @ abs(theta)) + 1e-300).all()
+    assert (upper == predicted + 0.7 * np.sqrt(ridge.leverage(points))[:, None]).all()
+    for i in range(min(m, 7)):
+        assert (ridge.predict(points[i]) == predicted[i]).all() and (ridge.predict(points[i:]) == predicted[i:]).all()
+    sparse = scipy.sparse.csr_array(np.where(points > 0, points, 0.0))
+    np.testing.assert_allclose(ridge.upper(sparse, 0.7), ridge.upper(sparse.toarray(), 0.7), rtol=1e-10, atol=1e-10)
+    if m:
+        points[-1, -1] = np.nan
+        for call in (ridge.predict, lambda rows: ridge.upper(rows, 0.7)):
+            with pytest.raises(ValueError, match=r"^Phi: expected finite numbers, got nan"):
+                call(points)
+        points[-1] = 1e308
+        with pytest.raises(ValueError, match=r"^Phi: a (prediction|leverage) is out of the range"):
+            ridge.upper(points, 1.0)
+        with pytest.raises(ValueError, match=r"^alpha: a bound is out of the range of float64"):
+            ridge.upper(1e3 * np.ones((m, d)), 1.5e308)
 
 
 def test_regularization_lost_in_rounding():
@@ -621,6 +653,36 @@ def test_many_updates_do_not_drift(n):
     theta = scipy.linalg.cho_solve((fresh, False), moment)
     assert np.linalg.norm(ridge.theta - theta) < 1e-9 * np.linalg.norm(theta)
     assert ridge.logdet == pytest.approx(2 * np.log(np.diagonal(fresh)).sum(), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_ten_million_updates_stay_within_the_bounds_of_the_docstrings():
+    """Rows of integers, so that V is exact; the bounds are 20 (k + 1) d u trace(V), k of `Ridge` < 1,024."""
+    d, n, u = 16, 10_000_000, 2.0**-53
+    ridge, arms, rng = Ridge(d, 1.0), RidgeArms(1, d, 1.0), np.random.default_rng(0)
+    v, moment = np.eye(d), np.zeros(d)
+    for _ in range(100):
+        rows = rng.integers(-3, 4, size=(n // 100, d)).astype(np.float64)
+        y = rng.integers(-3, 4, size=n // 100).astype(np.float64)
+        for phi, target in zip(rows, y.tolist(), strict=True):
+            ridge.update(phi, target)
+        arms.update_rows(0, rows, y)
+        v += rows.T @ rows
+        moment += rows.T @ y
+    assert ridge.n == arms.n[0] == n and (ridge.gram + np.eye(d) == v).all() and (ridge.moment == moment).all()
+    trace, probes = np.trace(v), rng.normal(size=(50, d))
+    exact, theta = np.einsum("ij,ji->i", probes, np.linalg.solve(v, probes.T)), np.linalg.solve(v, moment)
+    # What an error of V by `bound` does to leverages and theta, to first order.
+    condition = np.linalg.cond(v) * d
+    for model, factor, k in ((ridge, ridge.factor, 1023), (arms, arms.factor[0], n)):
+        bound = 20 * (k + 1) * d * u
+        assert np.linalg.norm(factor.T @ factor - v) <= bound * trace
+        assert (abs(model.leverage(probes).ravel() - exact) <= 2 * bound * condition * exact).all()
+        found = model.theta.ravel()
+        assert np.linalg.norm(found - theta) <= 2 * bound * condition * np.linalg.norm(theta)
+    # In practice it is far less: errors grow like the root of k.
+    assert np.linalg.norm(ridge.factor.T @ ridge.factor - v) < 1e-13 * trace
+    assert np.linalg.norm(arms.factor[0].T @ arms.factor[0] - v) < 1e-11 * trace
 
 
 def test_a_ridge_of_means_is_the_estimate_of_the_paper():

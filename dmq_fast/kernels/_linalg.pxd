@@ -113,6 +113,12 @@ cdef bint finite_all(const real* x, Py_ssize_t n) noexcept nogil
 # out (m,) <- x y for x (m, d); in double precision with the bits of `dot`.
 cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
 
+# out (m, t) <- x weights + base for x (m, d), weights (d, t) and base (m,); `work` has d t + 16 doubles.
+cdef void target_products(
+    const double* x, const double* weights, const double* base, double* out, double* work, Py_ssize_t m, Py_ssize_t t,
+    Py_ssize_t d
+) noexcept nogil
+
 # x_i <- mean + width U^{-1} x_i for the rows of x (m, d); `work` has packed_size(d) + group_size(d) doubles.
 cdef void displace(
     const double* u, const double* mean, double width, double* x, double* work, Py_ssize_t m, Py_ssize_t d

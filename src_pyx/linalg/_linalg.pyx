@@ -13,6 +13,7 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.float cimport DBL_EPSILON
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._validate cimport all_finite
 
@@ -56,6 +57,9 @@ cdef extern from "dmq_score.h":
     ) noexcept nogil
     void dmq_products(const double* x, const double* y, double* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
     void dmq_products_single(const float* x, const float* y, float* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    void dmq_targets(
+        const double* x, const double* w, const double* base, double* out, Py_ssize_t m, Py_ssize_t t, Py_ssize_t d
+    ) noexcept nogil
     bint dmq_raise(double* mean, const double* square, double width, Py_ssize_t m) noexcept nogil
     bint dmq_raise_single(float* mean, const float* square, float width, Py_ssize_t m) noexcept nogil
     bint dmq_finite_single(const float* x, Py_ssize_t n) noexcept nogil
@@ -64,6 +68,7 @@ cdef extern from "dmq_score.h":
     enum:
         DMQ_GROUP
         DMQ_GROUP_SINGLE
+        DMQ_TARGETS
 
 # As the declarations for other projects have them, which need no header.
 assert GROUP == DMQ_GROUP and GROUP_SINGLE == DMQ_GROUP_SINGLE
@@ -379,6 +384,15 @@ cdef void score(
         scorer(packed, z, x, a, mean, square, rows, d)
     else:
         single_scorer(packed, z, x, a, mean, square, rows, d)
+
+
+cdef void target_products(
+    const double* x, const double* weights, const double* base, double* out, double* work, Py_ssize_t m, Py_ssize_t t,
+    Py_ssize_t d
+) noexcept nogil:
+    memcpy(work, weights, d * t * sizeof(double))
+    memset(work + d * t, 0, DMQ_TARGETS * sizeof(double))
+    dmq_targets(x, work, base, out, m, t, d)
 
 
 cdef bint raise_by(real* mean, const real* square, double width, Py_ssize_t m) noexcept nogil:

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 from dmq_fast.kernels._linalg cimport (
     GROUP_SINGLE, add_gram, cholesky, cholesky_solve, cholesky_upper, displace, dot, downdate_factor,
     downdate_factor_above, finite_all, gather, group_size, inverse_squares, leverage, pack, packed_size, raise_by, real,
-    score, solve_block, solve_block_transposed, solve_factor, solve_factor_transposed, update_factor,
+    score, solve_block, solve_block_transposed, solve_factor, solve_factor_transposed, target_products, update_factor,
 )
 from dmq_fast.kernels._linalg cimport products as inner_products
 from dmq_fast.kernels._moments cimport (
@@ -1014,34 +1014,45 @@ cdef class Ridge:
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
-        cdef Py_ssize_t d = self.dimension, t = self._columns
-        cdef cnp.ndarray row = single_row(Phi, d), theta, result
-        cdef tuple parts
-        cdef Rows rows
-        cdef const double* weights
+        cdef cnp.ndarray row = single_row(Phi, self.dimension), theta
         cdef double value
-        cdef double* out
-        if not self._several:
-            if row is None:
-                return self.answers(Phi, True, False, 0.0)
-            theta = self.estimate()
-            value = dot(entries(row), entries(theta), d)
-            if not isfinite(value):
-                refuse_result("prediction")
-            return value
-        parts = points(Phi, d) if row is None else (row,)
-        rows, theta = rows_in(parts), self.estimate()
-        weights = entries(theta)
-        result = np.zeros(rows.n * t)
-        out = entries(result)
+        if self._several:
+            return self.each_target(Phi, row, None)
+        if row is None:
+            return self.answers(Phi, True, False, 0.0)
+        theta = self.estimate()
+        value = dot(entries(row), entries(theta), self.dimension)
+        if not isfinite(value):
+            refuse_results((row,), "prediction")
+        return value
+
+    cdef cnp.ndarray each_target(self, Phi, cnp.ndarray row, cnp.ndarray widths):
+        # Predictions of several targets for `row`, or for the rows Phi if that is None, plus a number for each row.
+        cdef Py_ssize_t i, j, d = self.dimension, t = self._columns
+        cdef tuple parts = parts_of(Phi, d) if row is None else (row,)
+        cdef Rows rows = rows_in(parts)
+        cdef cnp.ndarray base = np.zeros(rows.n) if widths is None else widths, theta = self.estimate()
+        cdef cnp.ndarray result = doubles(rows.n * t), scratch = doubles(d * t + 16)
+        cdef const double* weights = entries(theta)
+        cdef const double* more = entries(base)
+        cdef double* out = entries(result)
+        cdef double* work = entries(scratch)
         # theta is never written to again, so no thread has to wait.
         with nogil:
-            multiply(&rows, weights, out, t, d)
+            if rows.starts == NULL:
+                target_products(rows.values, weights, more, out, work, rows.n, t, d)
+            else:
+                memset(out, 0, rows.n * t * sizeof(double))
+                add_products(&rows, weights, out, t, d)
+                for i in range(rows.n):
+                    for j in range(t):
+                        out[i * t + j] += more[i]
         if not all_finite(out, rows.n * t):
-            refuse_result("prediction")
-        if row is not None:
-            return result
-        return result.reshape(rows.n, t)
+            if widths is not None:
+                self.each_target(Phi, row, None)
+                raise ValueError("alpha: a bound is out of the range of float64")
+            refuse_results(parts, "prediction")
+        return result if row is not None else result.reshape(rows.n, t)
 
     def leverage(self, Phi):
         """Return phi^T V^{-1} phi for every row, which is |U^{-T} phi|^2.
@@ -1077,7 +1088,7 @@ cdef class Ridge:
             return self.answers(Phi, False, True, 0.0)
         value = leverage(self._factor, entries(row), self._work, d)
         if not isfinite(value):
-            refuse_result("leverage")
+            refuse_results((row,), "leverage")
         return value
 
     def upper(self, Phi, alpha):
@@ -1106,15 +1117,13 @@ cdef class Ridge:
         array([1., 3.])
         """
         cdef double width = non_negative(alpha, "alpha"), value
-        cdef cnp.ndarray row
-        if self._several:
-            bounds = self.predict(Phi)
+        cdef cnp.ndarray row = single_row(Phi, self.dimension)
+        if self._several and row is None:
             with np.errstate(over="ignore"):
-                bounds = bounds + width * np.sqrt(self.leverage(Phi))[..., None]
-            if not np.isfinite(bounds).all():
-                raise ValueError("alpha: a bound is out of the range of float64")
-            return bounds
-        row = single_row(Phi, self.dimension)
+                widths = width * np.sqrt(np.asarray(self.leverage(Phi), np.float64))
+            return self.each_target(Phi, None, widths)
+        if self._several:
+            return self.each_target(Phi, row, np.array([width * sqrt(self.leverage(row))]))
         if row is None:
             return self.answers(Phi, True, True, width)
         value = self.predict(row) + width * sqrt(self.leverage(row))
@@ -1152,7 +1161,7 @@ cdef class Ridge:
     cdef cnp.ndarray answers(self, Phi, bint means, bint squares, double alpha):
         # Of rows (m, d): predictions, leverages, or both: upper bounds.
         cdef Py_ssize_t i, first, size, m, d = self.dimension
-        cdef cnp.ndarray rows, theta = self.estimate() if means else None, block
+        cdef cnp.ndarray theta = self.estimate() if means else None, block
         cdef double* wide
         cdef tuple parts
         cdef Rows given
@@ -1175,7 +1184,7 @@ cdef class Ridge:
         else:
             if means:
                 mean = np.zeros(m)
-                multiply(&given, entries(theta), entries(mean), 1, d)
+                add_products(&given, entries(theta), entries(mean), 1, d)
             block = doubles(min(m, PIECE) * d)
             wide = entries(block)
             for first in range(0, m if squares else 0, PIECE):
@@ -1186,13 +1195,10 @@ cdef class Ridge:
                 scores[double](
                     self._factor, NULL, wide, NULL, entries(square) + first, m >= MANY_ROWS, size, d
                 )
-        rows = parts[0]
         if not all_finite(entries(mean), cnp.PyArray_SIZE(mean)):
-            refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", rows)
-            refuse_result("prediction")
+            refuse_results(parts, "prediction")
         if not all_finite(entries(square), cnp.PyArray_SIZE(square)):
-            refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", rows)
-            refuse_result("leverage")
+            refuse_results(parts, "leverage")
         if not means:
             return square
         if squares and not raise_by(entries(mean), entries(square), alpha, m):
@@ -1428,15 +1434,9 @@ cdef cnp.ndarray single_row(value, Py_ssize_t d):
     return finite(value, "Phi", d, -1, d) if cnp.PyArray_NDIM(value) == 1 else None
 
 
-cdef tuple points(value, Py_ssize_t d):
-    # The argument Phi, (m, d) or sparse, as parts of `rows_in`.
-    cdef tuple parts = parts_of(value, d)
-    refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", parts[0])
-    return parts
-
-
 cdef tuple parts_of(value, Py_ssize_t d):
-    # The same with entries that may be NaN or infinite: then so is the result of their row.
+    # The argument Phi, (m, d) or sparse, as parts of `rows_in`. Entries may be NaN or infinite, as the result of their
+    # row then is.
     return sparse_rows(value, "Phi", d) if is_sparse(value) else (matrix(value, "Phi", -1, d),)
 
 
@@ -1507,16 +1507,15 @@ cdef cnp.ndarray finite(value, str name, Py_ssize_t d, Py_ssize_t rows, Py_ssize
     return array
 
 
-cdef void multiply(
+cdef void add_products(
     const Rows* rows, const double* weights, double* out, Py_ssize_t t, Py_ssize_t d
 ) noexcept nogil:
-    # out (n, t) <- that plus rows weights, weights (d, t)
-    cdef Py_ssize_t i, j, k, first
+    # out (n, t) <- that plus rows weights for sparse rows, weights (d, t)
+    cdef Py_ssize_t i, j, k
     cdef const double* weight
     for i in range(rows.n):
-        first = begin_of(rows, i, d)
-        for k in range(first, begin_of(rows, i + 1, d)):
-            weight = weights + (k - first if rows.starts == NULL else rows.columns[k]) * t
+        for k in range(rows.starts[i], rows.starts[i + 1]):
+            weight = weights + rows.columns[k] * t
             for j in range(t):
                 out[i * t + j] += rows.values[k] * weight[j]
 
@@ -1546,5 +1545,6 @@ cdef void solve_both(const double* factor, double* x, Py_ssize_t m, Py_ssize_t d
     solve_up(factor, x, m, d)
 
 
-cdef int refuse_result(str what) except -1:
+cdef int refuse_results(tuple parts, str what) except -1:
+    refuse_not_finite("Phi" if len(parts) == 1 else "Phi.data", parts[0])
     raise ValueError(f"Phi: a {what} is out of the range of float64; rescale")

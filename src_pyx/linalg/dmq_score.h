@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 #include "dmq_finite.h"
 #include "dmq_wide.h"
 
@@ -18,6 +19,8 @@
 #define DMQ_GROUP_SINGLE 32
 /* Entries of a row that are solved for together. */
 #define DMQ_PIVOTS 8
+/* Targets whose predictions are computed together. */
+#define DMQ_TARGETS 16
 
 /* The least multiple of DMQ_PIVOTS from d on: entries of a row of a group, the last of them zeros. */
 static inline ptrdiff_t dmq_padded(ptrdiff_t d)
@@ -333,12 +336,64 @@ DMQ_SCORE(dmq_score_8, __attribute__((target("avx512f"))), double, DMQ_GROUP, 8,
 DMQ_SCORE(dmq_score_single_8, __attribute__((target("avx2,fma"))), float, DMQ_GROUP_SINGLE, 8, 1)
 DMQ_SCORE(dmq_score_single_16, __attribute__((target("avx512f"))), float, DMQ_GROUP_SINGLE, 16, 2)
 #endif
+/* out (m, t) <- x w + base for x (m, d), w (d, t), which has room for DMQ_TARGETS more numbers, and base (m,): four rows
+   and DMQ_TARGETS targets at a time. The bits of a row do not depend on the rows beside it, as those of BLAS do. */
+DMQ_WIDE static void dmq_targets(
+    const double* restrict x, const double* restrict w, const double* restrict base, double* restrict out, ptrdiff_t m,
+    ptrdiff_t t, ptrdiff_t d)
+{
+    typedef double half __attribute__((vector_size(DMQ_TARGETS / 2 * sizeof(double)), aligned(sizeof(double)), may_alias));
+    for (ptrdiff_t first = 0; first < m; first += 4) {
+        ptrdiff_t rows = m - first < 4 ? m - first : 4;
+        const double* r0 = x + first * d;
+        const double* r1 = rows > 1 ? r0 + d : r0;
+        const double* r2 = rows > 2 ? r1 + d : r0;
+        const double* r3 = rows > 3 ? r2 + d : r0;
+        for (ptrdiff_t j = 0; j < t; j += DMQ_TARGETS) {
+            half s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+            for (ptrdiff_t k = 0; k < d; k++) {
+                half at = *(const half*) (w + k * t + j), next = *(const half*) (w + k * t + j + DMQ_TARGETS / 2);
+                s0 += r0[k] * at;
+                t0 += r0[k] * next;
+                s1 += r1[k] * at;
+                t1 += r1[k] * next;
+                s2 += r2[k] * at;
+                t2 += r2[k] * next;
+                s3 += r3[k] * at;
+                t3 += r3[k] * next;
+            }
+            half kept[8] = {s0, t0, s1, t1, s2, t2, s3, t3};
+            for (ptrdiff_t r = 0; r < rows; r++) {
+                /* What is written beyond a row of few targets is overwritten by the next row. */
+                double* to = out + (first + r) * t + j;
+                kept[2 * r] += base[first + r];
+                kept[2 * r + 1] += base[first + r];
+                if ((t <= DMQ_TARGETS || t - j >= DMQ_TARGETS) && to + DMQ_TARGETS <= out + m * t) {
+                    *(half*) to = kept[2 * r];
+                    *(half*) (to + DMQ_TARGETS / 2) = kept[2 * r + 1];
+                } else
+                    memcpy(to, kept + 2 * r, (size_t) (t - j < DMQ_TARGETS ? t - j : DMQ_TARGETS) * sizeof(double));
+            }
+        }
+    }
+}
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #else
 #pragma GCC pop_options
 #endif
 #else
+static void dmq_targets(
+    const double* x, const double* w, const double* base, double* out, ptrdiff_t m, ptrdiff_t t, ptrdiff_t d)
+{
+    for (ptrdiff_t i = 0; i < m * t; i++) {
+        out[i] = 0.0;
+        for (ptrdiff_t k = 0; k < d; k++)
+            out[i] += x[i / t * d + k] * w[k * t + i % t];
+        out[i] += base[i / t];
+    }
+}
+
 #define DMQ_SCORE(NAME, REAL, GROUP) \
     static void NAME( \
         const REAL* packed, const REAL* z, const REAL* x, REAL* a, REAL* mean, REAL* square, ptrdiff_t rows, \
