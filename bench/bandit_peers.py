@@ -5,11 +5,10 @@
     python bench/bandit_peers.py --only mabwiser --rounds 2000       # a library, where it is installed
 
 Of the stream, K arms have linear rewards of d features with noise 0.5; of digits, the arm is the guess, and the reward
-is 1 where it is right. All play disjoint LinUCB with alpha = 0.5 and lambda = 1, except for two. The alpha of river is
-its lambda, and its bounds are others (`ours_as_river` has both). Vowpalwabbit has no such bandit: it explores by a cover
+is 1 where it is right. All play disjoint LinUCB with alpha = 0.5 and lambda = 1, except for two: river's alpha is its
+lambda, and its bounds are others (`ours_as_river` has both); vowpalwabbit has no such bandit, and explores by a cover
 (`--cb_explore K --cover 3`). A library that is not installed is left out, and one that takes over `--limit` seconds of
-CPU time ends there, after fewer rounds; its regret a round then has more of the first rounds, in which everybody
-explores.
+CPU time ends there, after fewer rounds; its regret a round then has more of the first rounds, in which all explore.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ cdef bint raise_by(real* mean, const real* square, double width, Py_ssize_t m) n
 # Whether none of x (n,) is NaN or infinite.
 cdef bint finite_all(const real* x, Py_ssize_t n) noexcept nogil
 
-# out (m,) <- x y for x (m, d); in double precision with the bits of `dot`.
-cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+# out (m,) <- x y for x (m, d); in double precision with the bits of `dot`. Returns whether all are finite.
+cdef bint products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
 
 # out (m, t) <- x weights + base for x (m, d), weights (d, t) and base (m,); `work` has d t + 16 doubles.
 cdef void target_products(

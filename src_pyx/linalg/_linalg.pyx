@@ -55,8 +55,8 @@ cdef extern from "dmq_score.h":
     void dmq_displace(
         const double* a, const double* mean, double width, Py_ssize_t rows, double* x, Py_ssize_t d
     ) noexcept nogil
-    void dmq_products(const double* x, const double* y, double* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
-    void dmq_products_single(const float* x, const float* y, float* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    bint dmq_products(const double* x, const double* y, double* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    bint dmq_products_single(const float* x, const float* y, float* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil
     void dmq_targets(
         const double* x, const double* w, const double* base, double* out, Py_ssize_t m, Py_ssize_t t, Py_ssize_t d
     ) noexcept nogil
@@ -409,11 +409,11 @@ cdef bint finite_all(const real* x, Py_ssize_t n) noexcept nogil:
         return dmq_finite_single(x, n)
 
 
-cdef void products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
+cdef bint products(const real* x, const real* y, real* out, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
     if real is double:
-        dmq_products(x, y, out, m, d)
+        return dmq_products(x, y, out, m, d)
     else:
-        dmq_products_single(x, y, out, m, d)
+        return dmq_products_single(x, y, out, m, d)
 
 
 cdef void displace(

@@ -1166,6 +1166,7 @@ cdef class Ridge:
         cdef tuple parts
         cdef Rows given
         cdef cnp.ndarray mean, square
+        cdef bint finite = True
         if cnp.PyArray_Check(Phi) and cnp.PyArray_TYPE(Phi) == cnp.NPY_FLOAT and cnp.PyArray_NDIM(Phi) == 2:
             if cnp.PyArray_DIM(Phi, 1) == d and cnp.PyArray_DIM(Phi, 0) >= MANY_ROWS:
                 if not cnp.PyArray_ISCARRAY_RO(Phi):
@@ -1177,7 +1178,7 @@ cdef class Ridge:
         m = given.n
         mean, square = doubles(m if means else 0), doubles(m if squares else 0)
         if given.starts == NULL:
-            scores[double](
+            finite = scores[double](
                 self._factor, entries(theta) if means else NULL, given.values, entries(mean),
                 entries(square) if squares else NULL, m >= MANY_ROWS, m, d,
             )
@@ -1185,6 +1186,7 @@ cdef class Ridge:
             if means:
                 mean = np.zeros(m)
                 add_products(&given, entries(theta), entries(mean), 1, d)
+                finite = all_finite(entries(mean), m)
             block = doubles(min(m, PIECE) * d)
             wide = entries(block)
             for first in range(0, m if squares else 0, PIECE):
@@ -1195,7 +1197,7 @@ cdef class Ridge:
                 scores[double](
                     self._factor, NULL, wide, NULL, entries(square) + first, m >= MANY_ROWS, size, d
                 )
-        if not all_finite(entries(mean), cnp.PyArray_SIZE(mean)):
+        if not finite:
             refuse_results(parts, "prediction")
         if not all_finite(entries(square), cnp.PyArray_SIZE(square)):
             refuse_results(parts, "leverage")
@@ -1211,16 +1213,17 @@ cdef class Ridge:
         cdef Py_ssize_t i
         cdef cnp.ndarray mean = singles(m if means else 0), square = singles(m if squares else 0), theta = None
         cdef const double* exact
+        cdef bint finite
         if means:
             theta = singles(d)
             exact = entries(self.estimate())
             for i in range(d):
                 floats(theta)[i] = <float> exact[i]
-        scores[float](
+        finite = scores[float](
             self._factor, floats(theta) if means else NULL, floats(rows), floats(mean),
             floats(square) if squares else NULL, True, m, d,
         )
-        if not (finite_all(floats(mean), m if means else 0) and finite_all(floats(square), m if squares else 0)):
+        if not (finite and finite_all(floats(square), m if squares else 0)):
             refuse_not_finite("Phi", rows.astype(np.float64))
             raise ValueError("Phi: a result is out of the range of float32; pass the rows as float64")
         if not means:
@@ -1457,10 +1460,11 @@ cdef int scores(
     Py_ssize_t d
 ) except -1:
     # For the rows of x (m, d): mean (m,) <- x theta unless theta is NULL, and square (m,) <- |U^{-T} x|^2 unless that
-    # is NULL: `grouped`, or one by one, in double precision only.
+    # is NULL: `grouped`, or one by one, in double precision only. Returns whether all of mean is finite.
     cdef Py_ssize_t first = 0, size, packed = packed_size(d) if grouped else 0
     cdef cnp.ndarray scratch
     cdef real* work = NULL
+    cdef bint finite = True
     if square != NULL:
         scratch = doubles(packed + (group_size(d) if grouped else d))
         work = <real*> cnp.PyArray_DATA(scratch)
@@ -1472,11 +1476,11 @@ cdef int scores(
         size = min(m - first, BLOCK if square == NULL else PIECE)
         with nogil:
             if theta != NULL:
-                inner_products(x + first * d, theta, mean + first, size, d)
+                finite = inner_products(x + first * d, theta, mean + first, size, d) and finite
             if square != NULL:
                 piece(u, x + first * d, square + first, work, work + packed, grouped, size, d)
         first += size
-    return 0
+    return finite
 
 
 cdef void piece(

@@ -161,15 +161,16 @@ DMQ_WIDE static void dmq_displace(
             x[l * d + j] = mean[j] + width * a[(d - 1 - j) * DMQ_GROUP + l];
 }
 
-/* out (m,) <- x y for x (m, d), four rows at a time, which read y once. In double precision each has the bits of `dmq_dot`,
+/* out (m,) <- x y for x (m, d), four rows at a time, which read y once; return whether all are finite. In double precision each has the bits of `dmq_dot`,
    which adds up in SUMS = 8 partial sums, and then what is left. Vectors of half as many: those of 64 bytes would cross two
    lines of the cache. What is fetched ahead may lie beyond x, which is harmless. */
 #ifdef DMQ_VECTORS
 #define DMQ_PRODUCTS(NAME, REAL, INTEGER, SUMS) \
-    DMQ_WIDE static void NAME( \
+    DMQ_WIDE static int NAME( \
         const REAL* restrict x, const REAL* restrict y, REAL* restrict out, ptrdiff_t m, ptrdiff_t d) \
     { \
         DMQ_FOUR(REAL, INTEGER) \
+        four poison = {0}; \
         typedef REAL sums __attribute__((vector_size(SUMS / 2 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias)); \
         for (ptrdiff_t first = 0; first < m; first += 4) { \
             ptrdiff_t rows = m - first < 4 ? m - first : 4, i = 0; \
@@ -225,16 +226,19 @@ DMQ_WIDE static void dmq_displace(
                 DMQ_TRANSPOSE_##REAL(v[0], v[1], v[2], v[3]) \
                 rest += (c0 + c2) + (c1 + c3); \
             } \
+            poison += rest * (REAL) 0; \
             if (rows == 4) \
                 *(four*) (out + first) = rest; \
             for (ptrdiff_t r = 0; rows < 4 && r < rows; r++) \
                 out[first + r] = rest[r]; \
         } \
+        return (poison[0] + poison[1]) + (poison[2] + poison[3]) == 0; \
     }
 #else
 #define DMQ_PRODUCTS(NAME, REAL, INTEGER, SUMS) \
-    static void NAME(const REAL* x, const REAL* y, REAL* out, ptrdiff_t m, ptrdiff_t d) \
+    static int NAME(const REAL* x, const REAL* y, REAL* out, ptrdiff_t m, ptrdiff_t d) \
     { \
+        REAL poison = 0; \
         for (ptrdiff_t r = 0; r < m; r++) { \
             REAL t[SUMS] = {0}, rest = 0; \
             ptrdiff_t i = 0; \
@@ -250,7 +254,9 @@ DMQ_WIDE static void dmq_displace(
                 for (int l = 0; l < half; l++) \
                     t[l] += t[l + half]; \
             out[r] = (t[0] + t[1]) + rest; \
+            poison += out[r] * (REAL) 0; \
         } \
+        return poison == 0; \
     }
 #endif
 
