@@ -1,8 +1,9 @@
-"""Progress on one line of standard error: what ``progress=True`` shows, and the commands."""
+"""Progress on one line of standard error, as ``progress=True`` and the commands show it, and in the log."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -62,13 +63,22 @@ def check_progress(progress: Any) -> None:
 
 
 @contextlib.contextmanager
-def showing(progress: Any, text_of: Callable[[Any], str]) -> Iterator[Callable[[Any], object] | None]:
-    """Yield the function that a checked argument `progress` stands for; of True, a line that goes with the block."""
-    if progress is not True:
-        yield progress or None
-        return
-    line = ProgressLine(text_of, terminal=on_terminal())
+def showing(
+    progress: Any, text_of: Callable[[Any], str], logger: logging.Logger
+) -> Iterator[Callable[[Any], object] | None]:
+    """Yield the function that a checked argument `progress` stands for; of True, a line that goes with the block.
+
+    Where the logger takes the level INFO, the text of each progress is logged as well.
+    """
+    line = ProgressLine(text_of, terminal=on_terminal()) if progress is True else progress or None
+
+    def logged(one: Any) -> None:
+        logger.info("%s", text_of(one))
+        if line is not None:
+            line(one)
+
     try:
-        yield line
+        yield logged if logger.isEnabledFor(logging.INFO) else line
     finally:
-        line.clear()
+        if isinstance(line, ProgressLine):
+            line.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
 from dmq_fast._support.stopwatch import Stopwatch
+from dmq_fast._support.words import number_of, rounded
 from dmq_fast.covers.doubts import Verdict, doubts, exactly
 from dmq_fast.engine.session import noting_the_end
 from dmq_fast.environments.block import block_mdp
@@ -30,6 +32,8 @@ from dmq_fast.samplers.streams import as_key
 from dmq_fast.table_policy import TablePolicy
 
 __all__ = ["REGISTRY", "Baseline", "Estimates", "Learner", "PythonLearner", "register"]
+
+LOGGER = logging.getLogger(__name__)
 
 # First call of the streams that evaluations use; episodes use the calls below.
 EVALUATIONS = 2**63
@@ -315,8 +319,12 @@ class Baseline(ABC):
             self.max_seconds = as_positive("max_seconds", max_seconds)
         if self._training.used:
             self._training = Training(self)
-        with noting_the_end(self._training):
-            self._training.play()
+        LOGGER.info("start: %s, %s", self.name, self.parameters)
+        try:
+            with noting_the_end(self._training):
+                self._training.play()
+        finally:
+            LOGGER.info("end: %s", self._training.text())
         return self._training.result().seen_in(self.env)
 
     def result(self) -> BaselineResult:
@@ -372,6 +380,7 @@ class Training:
                     self.seconds["learning"] += time.perf_counter() - began
                 if self.learner.n_episodes > 0:
                     self.evaluate()
+                    LOGGER.info("%s", self.text())
                 stopped = baseline.stopped(self.learner)
                 if stopped or not complete:
                     break
@@ -379,6 +388,11 @@ class Training:
             self.status = "max_seconds"
         else:
             self.status = {None: "ended", False: "max_trajectories", True: "finished"}[stopped]
+
+    def text(self) -> str:
+        """Return status, episodes and the last value on one line."""
+        value = f", value {rounded(self.points[-1][1], 6)}" if self.points else ""
+        return f"{self.status}, {number_of(self.learner.n_episodes, 'episode')}{value}"
 
     def play_until(self, end: int, watch: Stopwatch | None) -> bool:
         """Play the episodes up to a checkpoint; return False if `max_seconds` are over before."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from dmq_fast._support.json_text import check_form
 from dmq_fast._support.progress import check_progress, showing
+from dmq_fast._support.words import number_of
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.journal import JournalError, read_header
 from dmq_fast.engine.session import Progress, R, Resources, Session, is_repeatable, noting_the_end
@@ -83,6 +84,7 @@ class Learner(ABC, Generic[R]):
         """Run from the beginning to the end, or to a budget; with a journal that exists, continue the run in it.
 
         No argument changes a decision of the run. The texts of `warnings` are logged first, at the level WARNING.
+        Start, progress and end are logged at the level INFO.
 
         Parameters
         ----------
@@ -163,8 +165,9 @@ class Learner(ABC, Generic[R]):
     def run(self, resources: Resources) -> R:
         """Run with these resources; see `learn`."""
         horizon = self.sampler.horizon
-        with showing(resources.progress, lambda progress: progress.text(horizon)) as report:
+        with showing(resources.progress, lambda progress: progress.text(horizon), LOGGER) as report:
             self._session = session = self.session(replace(resources, progress=report))
+            LOGGER.info("start: %r", self)
             for warning in self.warnings():
                 LOGGER.warning("%s", warning)
             try:
@@ -172,6 +175,7 @@ class Learner(ABC, Generic[R]):
                     session.run()
             finally:
                 session.end()
+                LOGGER.info("end: %s, %s", session.status, number_of(session.ledger.n_trajectories, "trajectory"))
         return session.result().seen_in(self.sampler)
 
     def result(self) -> R:

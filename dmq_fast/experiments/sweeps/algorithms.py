@@ -147,7 +147,7 @@ def unlogged() -> Iterator[None]:
     thread = threading.get_ident()
 
     def keep(record: logging.LogRecord) -> bool:
-        return record.thread != thread
+        return record.thread != thread or record.levelno < logging.WARNING
 
     LEARNING.addFilter(keep)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import os
 import random
@@ -27,6 +28,8 @@ from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.samplers.parallel import check_executor, made, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
+
+LOGGER = logging.getLogger(__name__)
 
 BATCH_SECONDS = 1.0
 """Target duration of a task: long compared with sending it to a worker, short compared with losing it to a kill."""
@@ -141,7 +144,7 @@ def sweep(
     time; these are stored once.
 
     With an executor of dask, the sweep waits while there is no worker, and logs this once at the level WARNING under
-    the name `dmq_fast`.
+    the name `dmq_fast`. Start, progress and end are logged at the level INFO.
 
     Examples
     --------
@@ -170,11 +173,12 @@ def sweep(
     spec = read(spec)
     spec.check()
     runs = list(spec.runs(shard))
-    with Store(out) as store, showing(progress, progress_text) as shown:
+    with Store(out) as store, showing(progress, progress_text, LOGGER) as shown:
         store.note(spec, shard)
         if retry:
             store.forget_failures(runs)
         job = Sweep(runs, store, shown, began)
+        LOGGER.info("start: %s of %s into %s", number_of(len(job.missing), "run"), spec.name, out)
         if job.missing:
             if executor is None:
                 executor = functools.partial(own_executor, workers, len(job.missing))
@@ -191,6 +195,7 @@ def sweep(
         job.report()
         known = store.statuses()
         statuses = Counter(known[cell.id, seed] for cell, seed in runs)
+        LOGGER.info("end: %s, %s", number_of(job.ran, "run"), ", ".join(f"{n} {one}" for one, n in statuses.items()))
         others = [version for version in store.versions() if version != __version__]
     warnings = [f"some of the runs stored in {out} are of dmq_fast {', '.join(others)}"] if others else []
     seconds = time.perf_counter() - began
