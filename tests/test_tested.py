@@ -13,6 +13,7 @@ from properties import refuses
 import dmq_fast as dmq
 from dmq_fast.engine import journal
 from dmq_fast.tested import betting_interval
+from dmq_fast.tested import run as running
 
 LAWS = {
     "coins": lambda rng, n: (rng.random(n) < 0.3).astype(float),
@@ -167,6 +168,23 @@ def test_budgets_end_a_run_with_the_best_so_far():
         assert result.theta.shape == whole.theta.shape
     assert run(max_trajectories=whole.n_trajectories).status == "tested"
     assert run(max_seconds=1e-9).status != "tested"
+
+
+def test_a_budget_without_room_for_the_first_piece_says_so():
+    message = "no episode was played: the first 8 are played together, so allow at least 8"
+    few, enough = run(max_trajectories=7), run(max_trajectories=8)
+    assert few.n_trajectories == 0 and message in few.warnings
+    assert enough.n_trajectories == 8 and message not in enough.warnings
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_a_run_that_ends_for_lack_of_room_says_so_where_policies_still_got_better(monkeypatch, gains):
+    monkeypatch.setattr(running.TestedRun, "still_gains", lambda self: gains)
+    monkeypatch.setattr(running.TestedRun, "is_perfect", lambda self, idea: False)
+    result = run()
+    assert result.status == "tested"
+    assert any("still got better" in warning for warning in result.warnings) is gains
+    assert (result.stopping["candidates"] == running.PRACTICE.first_look) is not gains
 
 
 def test_ranges_that_are_not_declared_or_wrong():

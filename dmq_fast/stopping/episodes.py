@@ -30,7 +30,7 @@ from dmq_fast.rules import Optimistic
 from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
 from dmq_fast.trajectories import Trajectories
 
-__all__ = ["PURPOSES", "Episodes"]
+__all__ = ["PIECE", "PURPOSES", "Episodes"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]

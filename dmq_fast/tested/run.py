@@ -26,7 +26,7 @@ from dmq_fast.results.history import Look, Looks
 from dmq_fast.samplers import Sampler
 from dmq_fast.samplers.streams import OWN_CALLS
 from dmq_fast.stopping.aim import TESTED, Aim
-from dmq_fast.stopping.episodes import PURPOSES
+from dmq_fast.stopping.episodes import PIECE, PURPOSES
 from dmq_fast.stopping.outcome import mean_interval
 from dmq_fast.tested.data import Data, SparseEpisodes
 from dmq_fast.tested.intervals import betting_interval
@@ -156,6 +156,8 @@ class TestedRun:
         W - F at the start by the last plan, in points.
     predictions : list of float
         What the fits predict of each, in points.
+    cut_short : bool
+        Whether candidates still got better when there was no room for more.
     """
 
     def __init__(
@@ -182,6 +184,7 @@ class TestedRun:
         self.tested: Floats = np.zeros(0)
         self.look_ahead = self.horizon
         self.looks = Looks()
+        self.cut_short = False
         self.status, self._draws = "interrupted", 0
 
     def learn(self) -> str:
@@ -258,6 +261,7 @@ class TestedRun:
                 if not self.still_gains():
                     return
                 look = math.ceil(practice.growth * look)
+        self.cut_short = len(self.means) >= 3 and self.still_gains()
 
     def new_idea(self) -> Idea:
         """Return the policy that is greedy on the mean of fits to returns, each to episodes with random weights."""
@@ -442,6 +446,9 @@ class TestedRun:
         earned = np.array(self.data.earned)
         if len(earned) > 1 and np.ptp(earned) == 0.0:
             found.append("all episodes had the same return: nothing shows which actions are better")
+        if self.status == "max_trajectories" and not self.data.earned:
+            first = min(PIECE, self.practice.uniform)
+            found.append(f"no episode was played: the first {first} are played together, so allow at least {first}")
         if self.status != TESTED:
             found.append("no policy was tested: nothing is known about the returned policy")
         if self.left_range():
@@ -452,17 +459,11 @@ class TestedRun:
                 f"fits to returns predicted {rounded(self.predicted)}, above the interval (to {rounded(high)}): "
                 "values are not linear in these features; finer ones, or actions held for more steps, bring them closer"
             )
-        if self.status == TESTED and self.means and len(self.means) >= self.candidates_at_most() and self.still_gains():
+        if self.status == TESTED and self.cut_short:
             found.append(
                 f"policies still got better when the run ended its {self.data.n_episodes} episodes: allow it more"
             )
         return tuple(found)
-
-    def candidates_at_most(self) -> int:
-        """Return the number of candidates for which the run has room."""
-        practice = self.practice
-        left = practice.most - self.test_size - practice.most_exploring - practice.uniform
-        return max(1, left // practice.piece - 1 - practice.again * (practice.top + 1))
 
 
 def levels_of(horizon: int, fitted: int) -> NDArray[np.int64]:
