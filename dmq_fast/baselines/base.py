@@ -211,7 +211,7 @@ class Baseline(ABC):
         The range and the noise.
     groups : tuple of int
         A label for each level; levels of one label share their data. They all differ where an algorithm has no argument
-        `homogeneous`.
+        `homogeneous`. What is declared is believed: no test looks for differences, as that of `SelfStopping` does.
 
     Raises
     ------
