@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import showing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -215,6 +216,16 @@ def test_a_baseline_with_numbers_of_numpy_is_saved(tmp_path):
 
 
 def test_texts_that_utf_8_does_not_have_are_exported_escaped(tmp_path):
-    row = {"environment": "file \udcff", "algorithm_parameters": {"\ud800": "\ud800"}}
-    experiments.export([row], tmp_path / "rows.csv")
+    one = {"environment": "file \udcff", "algorithm_parameters": {"\ud800": "\ud800"}}
+    experiments.export([one], tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text() == "environment,algorithm.\\ud800\nfile \\udcff,\\ud800\n"
+
+
+def test_texts_that_utf_8_does_not_have_are_shown_escaped_in_frames_and_pictures():
+    pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib")
+    rows = experiments.Rows(showing.row(of={"file": f"{name}\udcff"}) for name in "ab")
+    assert rows.to_dataframe()["environment.file"].tolist() == ["a\\udcff", "b\\udcff"]
+    figure = rows.plot("file", "value")
+    figure.draw_without_rendering()
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["a\\udcff", "b\\udcff"]

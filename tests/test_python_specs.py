@@ -58,6 +58,6 @@ def test_sequences_mappings_and_numbers_of_any_kind_are_read_and_stored(tmp_path
 @pytest.mark.parametrize("value", [{3, 4}, (i for i in (3, 4)), datetime.date(2024, 1, 1), b"3", Path("3")])
 def test_other_values_from_python_are_refused_with_their_place_and_type(value):
     spec = {"environments": [{"name": "lock", "horizon": value}], "algorithms": [{"name": "dmq"}]}
-    message = rf"environments\[0\].horizon: expected .* of the type {type(value).__name__}"
+    message = rf"environments\[0\].horizon: expected .* of the type {type(value).__name__}; write its text"
     with pytest.raises(experiments.SpecError, match=message):
         experiments.read(spec)

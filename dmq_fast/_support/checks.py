@@ -5,13 +5,15 @@ Each check returns the argument as a built-in type, or raises an error with its 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sized
 from operator import index
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-__all__ = ["Seed", "check_horizon", "count", "declared", "flag", "integer", "number", "one_of", "seeded"]
+__all__ = ["Seed", "as_path", "check_horizon", "count", "declared", "flag", "integer", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -76,6 +78,18 @@ def one_of(name: str, value: str, known: Collection[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return value
+
+
+def as_path(name: str, value: str | os.PathLike[str]) -> Path:
+    """Return a path; TypeError or ValueError otherwise.
+
+    An empty text, as of a variable that is not set, would be the working directory.
+    """
+    if not isinstance(value, str | os.PathLike) or not isinstance(text := os.fspath(value), str):
+        raise TypeError(f"{name}: expected a path, got {value!r}")
+    if not text or "\0" in text:
+        raise ValueError(f"{name}: expected a path, got {text!r}")
+    return Path(text)
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:

@@ -13,6 +13,7 @@ from typing import Any, Generic
 
 import numpy as np
 
+from dmq_fast._support.checks import as_path
 from dmq_fast._support.json_text import check_form
 from dmq_fast._support.progress import check_progress, showing
 from dmq_fast._support.words import number_of
@@ -203,11 +204,10 @@ def as_journal(value: str | os.PathLike[str] | None, *, in_float64: bool) -> Pat
     """Return the place of the journal, absolute: an environment may change the working directory."""
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"journal: expected a path, got {value!r}")
+    path = as_path("journal", value)
     if not in_float64:
         raise ValueError(f"journal: expected none in extended precision, since it holds float64 only, got {value!r}")
-    return Path(value).absolute()
+    return path.absolute()
 
 
 def key_of(journal: Path, otherwise: Stream) -> Stream:

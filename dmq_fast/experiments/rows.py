@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.checks import as_path
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.experiments.report.against import against
@@ -109,6 +109,6 @@ def load(directory: str | os.PathLike[str]) -> Rows:
     StoreError
         If the file is not a store of this version.
     """
-    with store.reading(Path(directory) / store.FILE) as connection:
+    with store.reading(as_path("directory", directory) / store.FILE) as connection:
         found = store.records(connection)
     return Rows(Record(found, i) for i in range(len(found.columns["cell"])))

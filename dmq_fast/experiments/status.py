@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._support.checks import as_path
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.sweeps import store
@@ -103,7 +104,7 @@ def status(
     >>> experiments.status("not yet", spec, shard=(0, 2)).counts
     {'runs': 4, 'done': 0, 'failed': 0, 'waiting': 4}
     """
-    directory, shard = Path(directory).absolute(), check_shard(shard)
+    directory, shard = as_path("directory", directory).absolute(), check_shard(shard)
     if shard is not None and spec is None:
         raise ValueError("shard: expected with a specification only")
     known = None if spec is None else read(spec)

@@ -9,11 +9,11 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.checks import as_path
 from dmq_fast._support.files import FileError, replacing
 
 __all__ = ["load", "read", "save", "write"]
@@ -46,7 +46,7 @@ def load(path: str | os.PathLike[str], make: type[Any], names: Sequence[str], ve
 
 def write(path: str | os.PathLike[str], kind: str, contents: Mapping[str, Any]) -> None:
     """Write the arrays and numbers of an object; the file appears whole, or not at all."""
-    with replacing(Path(path)) as file:
+    with replacing(as_path("path", path)) as file:
         np.savez(file, kind=np.array(kind), version=np.array(VERSIONS[kind]), **contents)
 
 
@@ -61,8 +61,9 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
         If it is not such a file, is damaged, or is of another class or a later version.
     """
     contents: dict[str, Any] = {}
+    path = as_path("path", path)
     try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             for name in file.files:
                 array = file[name]
                 contents[name] = array if array.ndim else array.item()

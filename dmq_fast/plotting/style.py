@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from dmq_fast._support.files import writable
+
 __all__ = [
     "BLUE",
     "COLOURS",
@@ -101,8 +103,8 @@ def look(i: int) -> Look:
 
 
 def plain(name: object) -> str:
-    """Return a name that matplotlib shows as it is: a dollar sign begins no formula."""
-    return str(name).replace("$", r"\$")
+    """Return a name that matplotlib shows as it is: a dollar sign begins no formula, and no letter is missing."""
+    return writable(str(name)).replace("$", r"\$")
 
 
 def wrapped(name: object, width: float) -> str:

@@ -6,12 +6,12 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.checks import as_path
 from dmq_fast._support.files import FileError, replacing
 from dmq_fast._support.json_text import Form, check_form, from_json, to_json
 from dmq_fast._version import __version__
@@ -74,7 +74,7 @@ BY_RETURNS: dict[str, Form] = {"candidates": int, "look_ahead": int, "predicted"
 
 def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
     """Write the fields of a `Result` to a file; see `Result.save`."""
-    path = Path(path).resolve()
+    path = as_path("path", path).resolve()
     header = {"format": FORMATS[kind], "dmq_fast": __version__} | {name: fields[name] for name in FORMS[kind]}
     if isinstance(fields["policy"], BoundPolicy):
         header["observer"] = fields["policy"].observer.describe()
@@ -94,7 +94,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     FileError
         If it is not a saved result, is damaged, or was written in a newer format.
     """
-    path = Path(path)
+    path = as_path("path", path)
     with path.open("rb") as file:
         try:
             if not zipfile.is_zipfile(file):  # NumPy would advise to load pickles

@@ -282,7 +282,7 @@ def span(numbers: NDArray[np.float64], ratios: bool, categories: Sequence[str], 
     if ratios:
         room = (last / first) ** pad if last > first else 2.0
         return first / room, last * room
-    room = pad * (last - first) or 0.5
+    room = pad * (last - first) or max(0.5, 1e-3 * abs(first))
     return first - room, last + room
 
 

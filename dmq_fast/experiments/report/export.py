@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dmq_fast._support.checks import as_path
 from dmq_fast._support.files import replacing, writable
 from dmq_fast.experiments.report.csv_export import as_csv, columns
 from dmq_fast.experiments.report.latex import comparison
@@ -16,7 +17,7 @@ __all__ = ["check_format", "export", "exported"]
 
 def check_format(path: str | os.PathLike[str], argument: str = "export", *, curves: bool = False) -> Path:
     """Return `path` if runs, or curves, can be exported to it; raise ValueError or OSError, on `argument`, if not."""
-    path = Path(path)
+    path = as_path(argument, path)
     formats = (".csv",) if curves else (".csv", ".tex")
     if path.suffix.lower() not in formats:
         raise ValueError(f"{argument}: expected a file that ends in {' or '.join(formats)}, got {path}")

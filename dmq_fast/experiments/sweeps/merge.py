@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._support.checks import as_path
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.experiments.sweeps.spec import SpecError, reread
 from dmq_fast.experiments.sweeps.store import (
@@ -110,7 +111,7 @@ def merge(
     """
     if isinstance(directories, str | bytes | os.PathLike):
         raise TypeError(f"directories: expected a sequence of directories, got {directories!r}")
-    out, places = Path(out), [Path(directory) for directory in directories]
+    out, places = as_path("out", out), [as_path("directories", directory) for directory in directories]
     if not places:
         raise ValueError("directories: expected at least one, got none")
     check_specs(([out] if (out / FILE).exists() else []) + places)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmq_fast._support.checks import integer
+from dmq_fast._support.checks import as_path, integer
 from dmq_fast._support.cluster import Cluster, killed, reached
 from dmq_fast._support.progress import check_progress, showing
 from dmq_fast._support.threads import cpus
@@ -169,7 +169,7 @@ def sweep(
         check_executor(executor)
     check_progress(progress)
     shard = check_shard(shard)
-    out = Path(out).absolute()  # the modules and environments of users may change the working directory
+    out = as_path("out", out).absolute()  # the modules and environments of users may change the working directory
     spec = read(spec)
     spec.check()
     runs = list(spec.runs(shard))

@@ -259,7 +259,8 @@ def expect(fits: bool, source: str, choice: Choice, expected: str) -> None:
     """Raise SpecError unless a value fits."""
     if not fits:
         kind = type(choice.value)
-        of_python = "" if kind.__module__ == "builtins" and kind in KINDS else f" of the type {kind.__qualname__}"
+        plain = choice.value is None or kind in KINDS
+        of_python = "" if plain else f" of the type {kind.__qualname__}; write its text, or a number that stands for it"
         got = "none" if choice.value is None else f"{choice.value!r:.200}{of_python}"
         raise wrong(source, choice.place, f"expected {expected}, got {got}")
 
