@@ -62,7 +62,7 @@ def test_what_it_says_about_itself(name):
     assert (env.horizon, env.state_bytes, env.dimension) == (40, dtype.itemsize, len(dtype.names) - 1)
     assert set(env.step_uniforms) == set(env.feature_uniforms) == {0}
     assert env.n_actions == {"MountainCar-v0": 3, "CartPole-v1": 2}[name]
-    message = "environment: horizon: expected an integer in"
+    message = "horizon: expected an integer in"
     refused([(partial(handle_of, name, horizon), ValueError, message) for horizon in (0, -1)])
 
 
