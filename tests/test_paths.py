@@ -29,3 +29,32 @@ def test_what_is_no_path_is_refused_by_name(door, tmp_path, monkeypatch):
         with pytest.raises(error, match=f"^{name}: expected a path, got "):
             give(bad)
     assert list(tmp_path.iterdir()) == []
+
+
+COMMANDS = {
+    "sweep": (["sweep", "", "--out", "x"], "SPEC"),
+    "sweep into": (["sweep", "s.toml", "--out", ""], "--out"),
+    "learn": (["learn", "chain", "--horizon", "3", "--epsilon", "0.1", "--out", ""], "--out"),
+    "report": (["report", ""], "DIR"),
+    "export": (["report", "s", "--export", ""], "--export"),
+    "status": (["status", ""], "DIR"),
+    "merge": (["merge", "", "a"], "OUT"),
+    "resume": (["resume", ""], "DIR"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_text_is_no_path_for_the_shell(command, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, name = COMMANDS[command]
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "") and f"argument {name}: expected a path, got an empty text" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_memory_costs_one_line(run, monkeypatch):
+    def dispatch(arguments):
+        raise MemoryError("Unable to allocate 745. GiB")
+
+    monkeypatch.setattr("dmq_fast.cli.dispatch", dispatch)
+    assert run("learn", "chain") == (1, "", "dmq-fast: no memory left: Unable to allocate 745. GiB\n")

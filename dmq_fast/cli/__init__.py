@@ -12,8 +12,8 @@ from importlib import import_module
 
 from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import one_thread
-from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
-from dmq_fast.cli.terminal import forget_output, own_output, signals, spoken_log
+from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, INTERRUPTED
+from dmq_fast.cli.terminal import forget_output, own_output, say, signals, spoken_log
 
 __all__ = ["main"]
 
@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return dispatch(sys.argv[1:])
         except KeyboardInterrupt:
             return signals.code(INTERRUPTED)
+        except MemoryError as error:  # such as of an environment with far too many levels
+            say(f"dmq-fast: no memory left{f': {error}' if str(error) else ''}")
+            return FAILED
         except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
             forget_output()
             return FINISHED

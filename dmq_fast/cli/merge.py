@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.words import number_of
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
-from dmq_fast.cli.options import command_parser
+from dmq_fast.cli.options import command_parser, path
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 __all__ = ["merge"]
@@ -33,8 +32,8 @@ def merge(arguments: Sequence[str]) -> int:
         "changes nothing, and a kill leaves OUT as it was.",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="directory of the store; made if it does not exist")
-    parser.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="directory of a store to read")
+    parser.add_argument("out", type=path, metavar="OUT", help="directory of the store; made if it does not exist")
+    parser.add_argument("directories", type=path, nargs="+", metavar="DIR", help="directory of a store to read")
     parser.add_argument(
         "--keep-first",
         action="store_true",

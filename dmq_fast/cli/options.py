@@ -32,6 +32,7 @@ __all__ = [
     "full_path",
     "learner_options",
     "nonnegative_integer",
+    "path",
     "positive_integer",
     "reader",
 ]
@@ -141,10 +142,17 @@ def integer_from(least: int, text: str) -> int:
     return number
 
 
+def path(text: str) -> Path:
+    """Read a path; an empty text, as of a variable that is not set, would be the working directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got an empty text")
+    return Path(text)
+
+
 def full_path(text: str) -> Path:
     """Read a path, and keep its meaning: the code of an environment may change the working directory."""
     try:
-        return Path(text).absolute()
+        return path(text).absolute()
     except FileNotFoundError as error:
         raise argparse.ArgumentTypeError(f"{text} is in the working directory, which was removed") from error
 

@@ -14,7 +14,7 @@ from dmq_fast._support.progress import ProgressLine, on_terminal
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
-from dmq_fast.cli.options import command_parser, full_path, nonnegative_integer
+from dmq_fast.cli.options import command_parser, full_path, nonnegative_integer, path
 from dmq_fast.cli.run import with_flags
 from dmq_fast.cli.status import status_dict, status_table
 from dmq_fast.cli.terminal import (
@@ -58,7 +58,7 @@ def sweep(arguments: Sequence[str]) -> int:
         "sweeps on one machine may share DIR. The format of SPEC: python -m pydoc dmq_fast.experiments.sweeps.spec",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("spec", type=Path, metavar="SPEC", help="environments, algorithms, parameters and seeds")
+    parser.add_argument("spec", type=path, metavar="SPEC", help="environments, algorithms, parameters and seeds")
     parser.add_argument(
         "--out", type=full_path, required=True, metavar="DIR", help="directory of the store; made if it does not exist"
     )
