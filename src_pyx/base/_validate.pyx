@@ -23,12 +23,28 @@ cnp.import_array()
 cdef extern from "dmq_finite.h":
     bint dmq_finite(const double* x, Py_ssize_t n) noexcept nogil
 
+cdef enum:
+    # Up to so many numbers, vectors save nothing.
+    FEW = 64
+
 # The largest int32.
 LARGEST = 2**31 - 1
 
 
 cdef bint all_finite(const double* x, Py_ssize_t n) noexcept nogil:
-    return dmq_finite(x, n)
+    # NaN and infinities survive a product with zero; four sums hide the latency of one.
+    cdef double a = 0.0, b = 0.0, c = 0.0, d = 0.0
+    cdef Py_ssize_t i
+    if n > FEW:
+        return dmq_finite(x, n)
+    for i in range(0, n - 3, 4):
+        a += x[i] * 0.0
+        b += x[i + 1] * 0.0
+        c += x[i + 2] * 0.0
+        d += x[i + 3] * 0.0
+    for i in range(n - n % 4, n):
+        a += x[i] * 0.0
+    return a + b + c + d == 0.0
 
 
 cdef inline bint is_floats(value):
