@@ -496,7 +496,7 @@ def draw(means: dict[str, dict[str, float]], names: list[str], path: Path) -> No
         color, line = styles[who]
         axes.plot([*angles, angles[0]], [*values, values[0]], color=color, linestyle=line, label=labels.get(who, who))
     axes.set_xticks(angles, [name.replace("_", "\n") for name in names], fontsize=7)
-    axes.tick_params(axis="x", pad=8)
+    axes.tick_params(axis="x", pad=14)
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0], ["", "0.5", "", "1"], fontsize=6, color="#666666")
     axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.05, 1.0))
