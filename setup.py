@@ -8,6 +8,7 @@ Environment switches, all for local builds only:
 - ``DMQ_FAST_STRICT=1``: every warning of Cython and of the compiler is an error.
 """
 
+import hashlib
 import inspect
 import multiprocessing
 import os
@@ -52,7 +53,7 @@ else:
     cflags += ["-O1", "-g"] if DEBUG or SANITIZE else ["-O3", "-g0"]
     cflags += ["-ffp-contract=off"]
 # These modules have no hot loops: to optimise them would only take time. Without -ffast-math the bits are the same.
-COLD = {"_cyutility", "_env", "_memory", "_plan", "_rules", "_validate"}
+COLD = {"_cyutility", "_env", "_memory", "_plan", "_rules", "_sources", "_validate"}
 cold_cflags = [flag.replace("-O3", "-O1") for flag in cflags]
 if SANITIZE:
     cflags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
@@ -73,6 +74,20 @@ if not KIND.exists() or KIND.read_text() != kind:
 # Cython follows the .pxd files that a source cimports, but not its own where that is in another folder.
 GENERATED = Path("build/cython")
 CHANGED = max(file.stat().st_mtime for file in [KIND, Path("setup.py"), *Path("dmq_fast/kernels").glob("*.pxd")])
+
+# A header with the digest of all sources, which changes with them only: so files tell builds of one version apart.
+SOURCES = sorted(
+    [*Path("src_pyx").glob("*/*.pyx"), *Path("src_pyx").glob("*/*.h"), *Path("dmq_fast/kernels").glob("*.pxd")]
+)
+digest = hashlib.sha256()
+for file in SOURCES:
+    text = file.read_bytes().replace(b"\r\n", b"\n")
+    digest.update(f"{file.as_posix()} {len(text)}\n".encode() + text)
+DIGEST = GENERATED / "dmq_sources.h"
+line = f'#define DMQ_SOURCES "{digest.hexdigest()}"\n'
+if not DIGEST.exists() or DIGEST.read_text() != line:
+    DIGEST.parent.mkdir(parents=True, exist_ok=True)
+    DIGEST.write_text(line)
 
 # The code of typed memoryviews, once for all modules instead of once in each.
 SHARED = "dmq_fast.kernels._cyutility"
@@ -129,8 +144,8 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"dmq_fast.kernels.{name}",
         sources,
-        include_dirs=[*FOLDERS, np.get_include()],
-        depends=[*HEADERS, KIND.as_posix()],
+        include_dirs=[*FOLDERS, str(GENERATED), np.get_include()],
+        depends=[*HEADERS, KIND.as_posix(), *([str(DIGEST)] if name == "_sources" else [])],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cold_cflags if name in COLD else cflags,
         extra_link_args=ldflags,

@@ -26,10 +26,11 @@ import pytest
 from refusals import refused
 from sweeping import ROOT, alive, content, environment_of_tests, noted_batches, one, slow_spec, start, wait_until, write
 
-from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
+from dmq_fast import DMQ, FiniteClass, LinearClass, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store
+from dmq_fast.kernels.build import build
 
 # Specifications
 
@@ -966,12 +967,12 @@ def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
 
 def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
     for module in ("runs", "scheduler"):
-        monkeypatch.setattr(f"dmq_fast.experiments.sweeps.{module}.__version__", "0.0.9")
+        monkeypatch.setattr(f"dmq_fast.experiments.sweeps.{module}.build", lambda: "0.0.9")
     experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
     monkeypatch.undo()
     summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
     assert summary.warnings == (f"some of the runs stored in {tmp_path} are of dmq_fast 0.0.9",)
-    assert [row["version"] for row in experiments.load(tmp_path)] == ["0.0.9", __version__]
+    assert [row["version"] for row in experiments.load(tmp_path)] == ["0.0.9", build()]
 
 
 # Tables

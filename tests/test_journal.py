@@ -407,7 +407,7 @@ def test_other_versions_and_formats_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "journal"
     run = algorithm(path=path)
     for name, value, words in (
-        ("__version__", "0.0.9", r"dmq_fast is '0\.0\.9' there"),
+        ("build", lambda: "0.0.9+0a1b2c3d", r"dmq_fast is '0\.0\.9' there"),
         ("FORMAT", 99, "written in format 99 by dmq_fast .*; resume the run with that version"),
     ):
         path.unlink(missing_ok=True)

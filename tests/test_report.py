@@ -19,6 +19,7 @@ from dmq_fast.environments import combination_lock
 from dmq_fast.experiments.report import metrics, reports
 from dmq_fast.experiments.report.reports import run_report, sweep_pictures, sweep_report
 from dmq_fast.experiments.sweeps.spec import seeds_of
+from dmq_fast.kernels.build import build
 
 pytest.importorskip("matplotlib")
 
@@ -77,7 +78,7 @@ def test_the_page_of_a_run(run, saved):
         "dmq-fast run lock --horizon 5 --n-samples 20 --oracle value --seed 3",
         f"{result.key[0]:#018x}",
         f"numpy {np.__version__}",
-        f"dmq_fast {dmq.__version__}",
+        f"dmq_fast {build()}",
         "Lemma A.5, premise",
         "proof of Theorem 6.1, invariant 1",
     ):

@@ -15,10 +15,11 @@ from collections import Counter
 import pytest
 from sweeping import ROOT, altered, content, environment_of_tests, one, slow_spec, start, wait_until, write
 
-from dmq_fast import __version__, experiments
+from dmq_fast import experiments
 from dmq_fast.cli import sweep as command
 from dmq_fast.experiments.sweeps import scheduler, store
 from dmq_fast.experiments.sweeps import spec as spec_module
+from dmq_fast.kernels.build import build
 
 
 def test_shards_are_disjoint_even_and_mixed():
@@ -257,7 +258,7 @@ def test_missing_shards_and_several_versions_are_told(tmp_path, run):
     assert experiments.merge(out, parts).missing == 0
     with contextlib.closing(sqlite3.connect(parts[1] / store.FILE)) as connection, connection:
         connection.execute("UPDATE runs SET version = '0.1.0'")
-    said = f"the runs are of several versions: 12 of dmq_fast 0.1.0, 24 of dmq_fast {__version__}"
+    said = f"the runs are of several versions: 12 of dmq_fast 0.1.0, 24 of dmq_fast {build()}"
     code, _, err = run("merge", tmp_path / "mixed", *parts)
     assert (code, err) == (0, f"warning: {said}\n")
     assert experiments.merge(tmp_path / "mixed", parts).warnings == (said,)

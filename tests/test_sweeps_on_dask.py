@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import signal
 import threading
 import time
@@ -12,9 +13,10 @@ import pytest
 from clusters import Processes
 from sweeping import ROOT, content, one, slow_spec, start, wait_until, write
 
-from dmq_fast import __version__, environments, experiments
+from dmq_fast import environments, experiments
 from dmq_fast._support.cluster import pass_on, reached
 from dmq_fast.experiments.sweeps import algorithms, scheduler
+from dmq_fast.kernels.build import build
 
 distributed = pytest.importorskip("distributed")
 
@@ -153,9 +155,9 @@ def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, mo
 
 
 def test_a_worker_of_another_version_does_no_runs(tmp_path, bare, monkeypatch):
-    monkeypatch.setattr(scheduler, "__version__", "9.9")
+    monkeypatch.setattr(scheduler, "build", lambda: "9.9")
     with bare.executor() as executor:
-        with pytest.raises(BrokenExecutor, match=rf"process .*: expected dmq_fast 9\.9, got {__version__}"):
+        with pytest.raises(BrokenExecutor, match=rf"process .*: expected dmq_fast 9\.9, got {re.escape(build())}"):
             experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
     assert experiments.load(tmp_path) == []
 

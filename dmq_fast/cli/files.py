@@ -117,9 +117,9 @@ def working_directory() -> str | None:
 
 def write_command(directory: Path, noted: Command) -> None:
     """Save the command of a run, which ``resume`` repeats."""
-    from dmq_fast._version import __version__
+    from dmq_fast.kernels.build import build
 
-    fields = {"format": 2, "dmq_fast": __version__} | noted._asdict()
+    fields = {"format": 2, "dmq_fast": build()} | noted._asdict()
     write_text(directory / COMMAND, to_json(fields, indent=2) + "\n")
 
 

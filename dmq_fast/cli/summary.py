@@ -21,8 +21,8 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the summary of a run as plain data."""
     from dmq_fast import theory
-    from dmq_fast._version import __version__
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.kernels.build import build
     from dmq_fast.learners import DMQ
     from dmq_fast.results.result import DMQResult, SelfStoppingResult
 
@@ -59,7 +59,7 @@ def summarise(
         **own,
         "seconds": result.seconds,
         "warnings": list(result.warnings),
-        "version": __version__,
+        "version": build(),
         "versions": {
             "python": platform.python_version(),
             "numpy": importlib.metadata.version("numpy"),

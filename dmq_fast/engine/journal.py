@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.files import FileError, above_standard, sync_directory
 from dmq_fast._support.json_text import finite_json, plain, to_plain
-from dmq_fast._version import __version__
+from dmq_fast.kernels.build import build, number_of
 
 fcntl: ModuleType | None
 try:
@@ -147,6 +147,8 @@ class Journal:
         Seconds that the run had taken when the journal was last written.
     resumed : bool
         Whether the file had decisions when it was opened.
+    mixed : str or None
+        Warning that another build of the package began the run.
     damage : str or None
         Warning that records were lost, as the file was damaged.
     failure : str or None
@@ -169,6 +171,7 @@ class Journal:
         self.path, self.memory = Path(path), memory
         self.resumed, self._kept = False, 0
         self.damage: str | None = None
+        self.mixed: str | None = None
         self.failure: str | None = None
         self.elapsed = 0.0
         self._records: deque[Record] = deque()
@@ -177,7 +180,7 @@ class Journal:
         self._file = open_locked(self.path)
         OPEN.add(self)
         try:
-            header = to_plain(header | {"format": FORMAT, "dmq_fast": __version__})
+            header = to_plain(header | {"format": FORMAT, "dmq_fast": build()})
             contents = self._file.readall()
             first, decisions, self._number, self._end = read(self.path, contents)
             if first is None:
@@ -186,6 +189,9 @@ class Journal:
                 check_same(self.path, first, header)
                 self.elapsed = decisions[-1].elapsed if decisions else 0.0
                 self.resumed = bool(decisions)
+                # 0.2.0 wrote its number only.
+                if self.resumed and first["dmq_fast"] not in (header["dmq_fast"], number_of(header["dmq_fast"])):
+                    self.mixed = f"{self.path}: begun by dmq_fast {first['dmq_fast']}, resumed by {header['dmq_fast']}"
                 self._records.extend(record for record in decisions if record.kind not in (CLOCK, SYNCED))
                 if MARK in contents[self._end + 1 :]:  # more than the last record, which a kill may have cut short
                     self.damage = (
@@ -459,7 +465,11 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
-    """Raise JournalError with the differences of two headers, if there are any that matter."""
+    """Raise JournalError with the differences of two headers, if there are any that matter.
+
+    Builds of one version may differ; `Journal.mixed` tells of it.
+    """
+    theirs, mine = (header | {"dmq_fast": number_of(str(header.get("dmq_fast")))} for header in (theirs, mine))
     different = list(differences(upgraded(theirs) | {"budget": None}, mine | {"budget": None}))
     named = "options" in mine and all(text.startswith("variant is ") for text in different)
     if different and not named:  # the same options may have had another name

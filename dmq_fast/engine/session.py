@@ -144,7 +144,7 @@ class Session(ABC, Generic[R]):
     def common(self, warnings: tuple[str, ...]) -> dict[str, Any]:
         """Return the fields that the results of all sessions have: status, seconds by phase, key and warnings."""
         if (journal := self.ledger.journal) is not None:  # its records that were lost, and why it could not be written
-            warnings = (*warnings, *filter(None, (journal.damage, journal.failure)))
+            warnings = (*warnings, *filter(None, (journal.mixed, journal.damage, journal.failure)))
             if journal.resumed and not is_repeatable(self.resources.sampler):
                 warnings = (*warnings, RECORDED)
         total = (time.perf_counter() if self.ended is None else self.ended) - self.ledger.began

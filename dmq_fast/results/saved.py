@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import as_path
 from dmq_fast._support.files import FileError, replacing
 from dmq_fast._support.json_text import Form, check_form, from_json, to_json
-from dmq_fast._version import __version__
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
+from dmq_fast.kernels.build import build
 from dmq_fast.policy import BoundPolicy, Policy, rebound
 from dmq_fast.results.history import Curve, History, Look, Looks, OracleCall
 from dmq_fast.rules import ExactGreedy
@@ -75,7 +75,7 @@ BY_RETURNS: dict[str, Form] = {"candidates": int, "look_ahead": int, "predicted"
 def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
     """Write the fields of a `Result` to a file; see `Result.save`."""
     path = as_path("path", path).resolve()
-    header = {"format": FORMATS[kind], "dmq_fast": __version__} | {name: fields[name] for name in FORMS[kind]}
+    header = {"format": FORMATS[kind], "dmq_fast": build()} | {name: fields[name] for name in FORMS[kind]}
     if isinstance(fields["policy"], BoundPolicy):
         header["observer"] = fields["policy"].observer.describe()
     header |= {"key": [f"{word:#018x}" for word in fields["key"]], "warnings": list(fields["warnings"])}

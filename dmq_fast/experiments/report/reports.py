@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.words import number_of, ranges
-from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.against import plot
@@ -26,6 +25,7 @@ from dmq_fast.experiments.report.page import Picture, code, definitions, gallery
 from dmq_fast.experiments.report.panels import ALGORITHM, located, measurable, panels_of_cells, swept
 from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summary_of, table_of
 from dmq_fast.experiments.sweeps.store import versions_text
+from dmq_fast.kernels.build import build
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.result import DMQResult, SelfStoppingResult
 from dmq_fast.results.score import scores
@@ -163,7 +163,7 @@ def reproduce_run(
         "seed": str(summary.get("seed")),
         "seed of the environment": str(summary.get("environment_seed")),
         "versions of the run": ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "this page": f"dmq_fast {__version__}",
+        "this page": f"dmq_fast {build()}",
     }
     return (
         ("" if command is None else "<p>From a shell:</p>" + code(shlex.join(command)))
@@ -353,6 +353,6 @@ def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> 
     entries = {
         "seeds": ranges(sorted({row["seed"] for row in rows})),
         "versions of the runs": ", ".join(f"dmq_fast {one}" for one in versions),
-        "this page": f"dmq_fast {__version__}",
+        "this page": f"dmq_fast {build()}",
     }
     return "".join(done_by + code(spec.strip()) for spec in specs) + definitions(entries.items())

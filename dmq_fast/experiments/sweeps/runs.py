@@ -18,12 +18,12 @@ from dmq_fast._support.files import writable
 from dmq_fast._support.imported import imported
 from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._support.workers import ending, in_worker
-from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
+from dmq_fast.kernels.build import build
 from dmq_fast.learners.named import named_class
 from dmq_fast.results.appraisal import appraise
 from dmq_fast.samplers.base import close
@@ -89,8 +89,8 @@ def prepare(runs: Sequence[SweepRun], version: str) -> None:
     So what is missing in a process is told from what fails in a run.
     """
     try:
-        if version != __version__:
-            raise ValueError(f"expected dmq_fast {version}, got {__version__}")
+        if version != build():
+            raise ValueError(f"expected dmq_fast {version}, got {build()}")
         for run in runs:
             cell = run.cell
             function_class = cell.algorithm_parameters.get("function_class") if cell.algorithm == "dmq" else None
@@ -219,7 +219,7 @@ def identity(run: SweepRun) -> dict[str, Any]:
         "max_trajectories": cell.budget.max_trajectories,
         "max_seconds": cell.budget.max_seconds,
         "evaluate": cell.evaluate,
-        "version": __version__,
+        "version": build(),
         "host": socket.gethostname(),
         "ended": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
     }

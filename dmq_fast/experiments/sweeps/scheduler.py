@@ -21,10 +21,10 @@ from dmq_fast._support.progress import check_progress, showing
 from dmq_fast._support.threads import cpus
 from dmq_fast._support.words import number_of
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
-from dmq_fast._version import __version__
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, overdue_row, spelled
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store
+from dmq_fast.kernels.build import build
 from dmq_fast.samplers.parallel import check_executor, made, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
@@ -196,7 +196,7 @@ def sweep(
         known = store.statuses()
         statuses = Counter(known[cell.id, seed] for cell, seed in runs)
         LOGGER.info("end: %s, %s", number_of(job.ran, "run"), ", ".join(f"{n} {one}" for one, n in statuses.items()))
-        others = [version for version in store.versions() if version != __version__]
+        others = [version for version in store.versions() if version != build()]
     warnings = [f"some of the runs stored in {out} are of dmq_fast {', '.join(others)}"] if others else []
     seconds = time.perf_counter() - began
     return Summary(spec.name, out, len(runs), job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
@@ -267,7 +267,7 @@ class Sweep:
 
     def submit(self, executor: Executor, batch: list[SweepRun]) -> None:
         """Submit one task."""
-        self.flying[executor.submit(do_runs, batch, __version__)] = batch
+        self.flying[executor.submit(do_runs, batch, build())] = batch
 
     def wait(self, executor: Executor) -> None:
         """Wait up to a second for tasks, and take the rows of those that have ended."""
