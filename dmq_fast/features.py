@@ -200,7 +200,9 @@ class Seen:
         for observation in observations:
             key = key_of(observation)
             number = numbers.get(key)
-            columns.append(self._number(key, observation) if number is None else number)
+            if number is None or number not in self._labels:  # a number that a journal gave back has no label yet
+                number = self._number(key, observation)
+            columns.append(number)
         phi = np.zeros((len(columns), self.dimension))
         phi[np.arange(len(columns)), columns] = 1.0
         return phi

@@ -329,13 +329,13 @@ class MapObserver:
         if isinstance(self.features, maps.Seen):
             labels = self.features.labels
             order = sorted_places(labels)
-            return States([labels[i] for i in order], np.eye(len(labels), self.features.dimension)[order])
+            return States([labels[i] for i in order], units(order, self.features.dimension))
         if not isinstance(self.features, OneHot):
             return None
         n, start = self.features.n, self.features.start
         numbers = range(start, start + n)
         labels = [maps.label_of(self.form.space.element(i)) for i in numbers] if isinstance(self.form, Numbers) else []
-        return States(labels or list(numbers), np.eye(n))
+        return States(labels or list(numbers), units(range(n), n))
 
     def box(self) -> Box | None:
         """Return the box of observations that are vectors; see `Observer.box`."""

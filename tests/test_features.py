@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from properties import for_all, refuses, seeds
 
 import dmq_fast as dmq
-from dmq_fast import features
+from dmq_fast import features, kernels, observing
 from dmq_fast.features import (
     RBF,
     FeatureMap,
@@ -539,3 +539,23 @@ def test_gymnasium_takes_a_map():
     ):
         batch = dmq.environments.GymnasiumBatch(env, 3, features=phi, copies=1)
         assert batch.dimension == phi.dimension
+
+
+def test_observations_that_were_seen_have_labels():
+    phi = features.Seen(4)
+    phi([(1, 2), np.array([3, 4]), "a", np.zeros(30)])
+    assert phi.labels == [(1, 2), (3, 4), "a", None]
+    again = features.Seen(4)
+    again.restore(0, phi.keys)
+    assert again.labels == [None] * 4
+    again(["a", [3, 4]])  # as a journal that was resumed
+    assert again.labels == [None, (3, 4), "a", None]
+    assert pickle.loads(pickle.dumps(phi)).labels == phi.labels
+    assert features.Seen(4, phi.keys).with_labels(phi.labels).labels == phi.labels
+
+
+def test_all_states_of_a_large_space_cost_no_square():
+    """Units of many observations are sparse, and one set serves all levels."""
+    observer = observing.MapObserver(observing.OneHot(5000, 3), observing.ArrayForm((), np.int64), 2)
+    states = observer.states(0)
+    assert kernels.is_sparse(states.features) and states.features.nnz == 5000 and states.labels[:2] == [3, 4]

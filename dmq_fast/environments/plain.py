@@ -57,7 +57,10 @@ def from_object(
       copies. Without, one episode is played after the other in the object itself, and runs cannot be repeated;
     - ``observation_space``, of Gymnasium's. Without, observations are numbers, texts, arrays, or tuples, lists and
       dicts of them;
-    - ``value_range``, ``noise`` and ``homogeneous``, as any environment; ``name``; and ``close()``.
+    - ``value_range``, ``noise`` and ``homogeneous``, as any environment; ``name``; and ``close()``;
+    - for pictures: ``desc``, a map with a letter for each cell, or ``shape``, (rows, columns), where observations are
+      numbers row by row or pairs (row, column); ``arrows``, a letter for each action such as "^>v<"; and
+      ``observation_names`` of observed numbers.
 
     Parameters
     ----------

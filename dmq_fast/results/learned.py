@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmq_fast._support.words import four_digits, table_lines
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, is_sparse
-from dmq_fast.observing import Observer, observer_of
+from dmq_fast.observing import MapObserver, Observer, observer_of
 from dmq_fast.policy import BoundPolicy, Policy
 from dmq_fast.rules import ExactGreedy
 from dmq_fast.table_policy import TablePolicy
@@ -153,7 +153,11 @@ def tabulate(
         If it is not known which states there are.
     """
     observer = observer_for(policy, mdp)
-    shown = None if observer is None else [observer.states(level) for level in range(policy.horizon)]
+    shown = None
+    if isinstance(observer, MapObserver):  # to which all levels are the same
+        shown = [observer.states(0)] * policy.horizon
+    elif observer is not None:
+        shown = [observer.states(level) for level in range(policy.horizon)]
     if shown is None or any(one is None for one in shown):
         raise ValueError(
             "policy_table: expected a policy of an environment that shows finitely many states; "
