@@ -571,6 +571,9 @@ def described(data: Mapping[str, Any]) -> Observer:
         tables = [units(one, int(data["dimension"])) for one in data["columns"]]
         numbers = None if data["numbers"] is None else np.array(data["numbers"], dtype=np.int64)
         first = np.array(data["first"], dtype=np.int64) if "first" in data else None
+        n = len(data["columns"][0]) if numbers is None else len(numbers)
+        if first is not None and first.shape != (n,):
+            raise ValueError(f"observer: expected the first level of each of {n} states, got shape {first.shape}")
         return TableObserver([tables[i] for i in data["levels"]], int(data["n_actions"]), numbers, grid, first)
     if kind != "map" or data["features"] not in ("one-hot", *maps.__all__):
         raise ValueError(f"observer: expected a feature map of dmq_fast.features, got {data.get('features', kind)!r}")

@@ -404,7 +404,7 @@ def test_looks_come_back_and_are_the_same_after_a_resume(tmp_path):
     assert back.units.tolist() == whole.units.tolist() == [[0.0, 1.0, 1.0]] * 4
     with np.load(tmp_path / "run.npz") as archive:
         old = {name: archive[name] for name in archive.files if name not in ("looks", "units")}
-        bad = {name: archive[name] for name in archive.files} | {"looks": np.full((1, 5), 7.0)}
+        whole_file = {name: archive[name] for name in archive.files}
     np.savez(tmp_path / "old.npz", **old)
     older = dmq.load(tmp_path / "old.npz")
     assert len(older.looks) == 0 and older.units is None and older.first_picture(None, None) == "trajectories"
@@ -412,9 +412,27 @@ def test_looks_come_back_and_are_the_same_after_a_resume(tmp_path):
         older.plot("curve")
     assert np.isnan(older.policy_table().values).all()
     assert not np.isnan(older.policy_table(env).values).any()
-    np.savez(tmp_path / "bad.npz", **bad)
-    with pytest.raises(dmq.FileError, match="damaged"):
-        dmq.load(tmp_path / "bad.npz")
+    for wrong in (
+        np.full((1, 5), 7.0),
+        np.array([[1, -1.0, 0, 0, 0]]),
+        np.array([[-1, 0.0, 0, 0, 0]]),
+        np.ones((1, 4)),
+    ):
+        np.savez(tmp_path / "bad.npz", **whole_file | {"looks": wrong})
+        with pytest.raises(dmq.FileError, match=r"damaged .*looks: expected"):
+            dmq.load(tmp_path / "bad.npz")
+
+
+def test_a_damaged_grid_is_noticed(tmp_path, learned):
+    learned.save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as archive:
+        whole = {name: archive[name] for name in archive.files}
+    header = json.loads(whole["header"].item())
+    for change in ({"first": [0]}, {"grid": {}}, {"grid": {**header["observer"]["grid"], "titles": []}}, {"grid": 3}):
+        again = header | {"observer": header["observer"] | change}
+        np.savez(tmp_path / "bad.npz", **whole | {"header": np.array(json.dumps(again))})
+        with pytest.raises(dmq.FileError, match="damaged"):
+            dmq.load(tmp_path / "bad.npz")
 
 
 def test_a_look_is_kept_where_something_changed():

@@ -264,7 +264,9 @@ class Looks(Sequence[Look]):
 
     @classmethod
     def decode(cls, rows: NDArray[np.float64]) -> Looks:
-        """Return the looks that `encode` wrote down; ValueError or IndexError if they are none."""
+        """Return the looks that `encode` wrote down; ValueError if they are none."""
+        if not (np.isin(rows[:, 1], range(len(PHASES))) & (rows[:, 0] >= 0)).all():
+            raise ValueError(f"looks: expected numbers of episodes and phases < {len(PHASES)}, got others")
         return cls(Look(int(n), PHASES[int(phase)], *rest) for n, phase, *rest in rows.tolist())
 
     def __repr__(self) -> str:
