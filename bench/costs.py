@@ -8,10 +8,12 @@ are of 100,000 rounds on hashed features, in a plain loop: two scores and an upd
 
 from __future__ import annotations
 
+import resource
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from common import heading, interleaved, line, options
@@ -56,22 +58,31 @@ def megabytes(make: Callable[[], object]) -> float:
     return size
 
 
+def resident() -> float:
+    """Return the memory of this process in megabytes; NaN where /proc does not show it."""
+    shown = Path("/proc/self/statm")
+    return int(shown.read_text().split()[1]) * resource.getpagesize() / 1e6 if shown.exists() else float("nan")
+
+
 def hashed(rounds: int) -> None:
     """Print the seconds of a bandit on hashed features, and those of a refinement after it."""
     rng, d = np.random.default_rng(0), 2**18
     truth, columns, values = rng.normal(size=d), rng.integers(d, size=(rounds, 30)), np.ones(30)
     rewards = truth[columns].sum(axis=1) + 0.1 * rng.normal(size=rounds)
-    model = SparseRidge(d, 1.0)
+    memory, model = resident(), SparseRidge(d, 1.0)
     began = time.process_time()
     for places, reward in zip(columns, rewards.tolist(), strict=True):
         model.predict_one(places, values)
         model.leverage_one(places, values)
         model.update(places, values, reward)
-    played = time.process_time() - began
+    played, grown = time.process_time() - began, resident() - memory
     before, began = model.error_bound(), time.process_time()
     after = model.refine(1e-6)
     refined = time.process_time() - began
-    print(f"\n{rounds:,} rounds on 2^18 hashed features: {played:.1f} s, {model.nbytes / 1e6:.0f} MB")
+    print(
+        f"\n{rounds:,} rounds on 2^18 hashed features: {played:.1f} s, {model.nbytes / 1e6:.0f} MB, "
+        f"the process grew by {grown:.0f} MB"
+    )
     print(f"refine: {refined:.1f} s, error bound {before:.3g} before and {after:.1g} after")
 
 

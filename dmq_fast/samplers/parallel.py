@@ -280,8 +280,8 @@ def answer(executor: Executor, future: Future[Any] | None) -> Any:
         return executor.result(future)
     if future is None:
         raise BrokenExecutor("the executor takes no more work")
-    # A library may have system calls go on after a signal, as polars does when it is imported; then Ctrl-C does not end a
-    # wait that has no end of its own.
+    # A library may have system calls go on after a signal, as polars does when it is imported; then Ctrl-C does not end
+    # a wait that has no end of its own.
     while not wait([future], timeout=0.5).done:
         pass
     return future.result()
