@@ -72,5 +72,5 @@ def test_sweeps_log_start_progress_and_end(workers, tmp_path, caplog):
 
 def test_nothing_is_shown_unless_it_is_asked_for():
     program = "import dmq_fast as dmq; dmq.DMQ(dmq.environments.chain(4, rng=0), n_samples=5, rng=0).learn()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -282,9 +282,12 @@ def answer(executor: Executor, future: Future[Any] | None) -> Any:
         raise BrokenExecutor("the executor takes no more work")
     # A library may have system calls go on after a signal, as polars does when it is imported; then Ctrl-C does not end
     # a wait that has no end of its own.
-    while not wait([future], timeout=0.5).done:
-        pass
-    return future.result()
+    while True:
+        try:
+            return future.result(timeout=0.5)
+        except TimeoutError:
+            if future.done():  # or the chunk raised it
+                return future.result()
 
 
 @contextlib.contextmanager
