@@ -82,7 +82,7 @@ Algorithm = Callable[[Any, Terms], Any]
 
 
 class Tally:
-    """Episodes and steps of all copies of an environment, and the budget: it raises `Over`.
+    """Episodes and steps of all copies of an environment, the budget, and whether it was `over`: it raises `Over`.
 
     An episode counts from its first step on, so that a reset to look at the first observation is none.
     """
@@ -90,6 +90,7 @@ class Tally:
     def __init__(self, max_episodes: int, max_seconds: float) -> None:
         self.max_episodes, self.max_seconds = max_episodes, max_seconds
         self.episodes = self.steps = 0
+        self.over = False
         self.began = time.process_time()
 
     def count(self, level: int) -> None:
@@ -97,6 +98,7 @@ class Tally:
         if level == 0:
             self.look()
             if self.episodes >= self.max_episodes:
+                self.over = True
                 raise Over("episodes")
             self.episodes += 1
         self.steps += 1
@@ -104,6 +106,7 @@ class Tally:
     def look(self, *_: object) -> None:
         """Raise `Over` if the seconds are used up; an algorithm that plans for long between episodes may call it."""
         if self.seconds > self.max_seconds:
+            self.over = True
             raise Over("seconds")
 
     @property

@@ -190,13 +190,17 @@ class Sitting:
 
     def rows(self, name: str, task: Task, algorithms: Mapping[str, Algorithm], seeds: Sequence[int]) -> Iterator[Row]:
         """Yield the rows of one environment."""
-        error = task.missing()
-        made: Any = None
+        error, mdp = task.missing(), None
         if error is None:
             try:
                 made = task.make()
             except Exception as wrong:  # a version of a library that has no such environment
                 error = one_line(wrong)
+            else:
+                if isinstance(made, FiniteMDP):
+                    mdp = made
+                else:
+                    made.close()
         if error is not None:
             yield Row(name, "", 0, error=error, ran=False)
             return
@@ -204,16 +208,15 @@ class Sitting:
             granted = self.max_episodes
             for i, (algorithm, function) in enumerate(algorithms.items()):
                 row = Row(name, algorithm, seed)
-                self.take(row, task, made, function, granted if algorithm in NEVER_STOP else self.max_episodes)
+                self.take(row, task, mdp, function, granted if algorithm in NEVER_STOP else self.max_episodes)
                 if i == 0 and row.episodes > 0:
                     granted = row.episodes
                 yield row
 
-    def take(self, row: Row, task: Task, made: Any, algorithm: Algorithm, max_episodes: int) -> None:
+    def take(self, row: Row, task: Task, mdp: FiniteMDP | None, algorithm: Algorithm, max_episodes: int) -> None:
         """Let an algorithm take the exam on one environment; fill in its row."""
         from dmq_fast.experiments.exam import judging, playing
 
-        mdp = made if isinstance(made, FiniteMDP) else None
         low, high = bounds = range_of(task, mdp)
         row.epsilon = self.epsilon * (high - low)
         homogeneous = mdp is None or mdp.homogeneous is True
@@ -237,7 +240,7 @@ class Sitting:
         row.cpu_seconds, row.episodes, row.steps = tally.seconds, tally.episodes, tally.steps
         if answer is None:
             return
-        row.stopped = answer.stopped
+        row.stopped = answer.stopped and not tally.over
         try:
             act = judging.policy_of(answer.act)
             with alarm(max(60.0, 2.0 * self.max_seconds)):
