@@ -13,8 +13,15 @@ from dmq_fast.kernels import as_floats, as_numbers
 from dmq_fast.spaces import Finite
 
 __all__ = [
-    *("MOST_COORDINATES", "MOST_NODES", "UNBOUNDED", "Grids", "Look", "default_hold", "interpolation"),
-    *("look_at", "shows_real_numbers"),
+    "MOST_COORDINATES",
+    "MOST_NODES",
+    "UNBOUNDED",
+    "Grids",
+    "Look",
+    "default_hold",
+    "interpolation",
+    "look_at",
+    "shows_real_numbers",
 ]
 
 Floats = NDArray[np.float64]

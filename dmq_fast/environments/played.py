@@ -28,8 +28,17 @@ from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 from dmq_fast.spaces import Finite, Integer
 
 __all__ = [
-    *("COPIES", "Member", "PlayedBatch", "Row", "Step", "as_flag", "as_flags", "as_scalar", "as_shape"),
-    *("own_limit", "required"),
+    "COPIES",
+    "Member",
+    "PlayedBatch",
+    "Row",
+    "Step",
+    "as_flag",
+    "as_flags",
+    "as_scalar",
+    "as_shape",
+    "own_limit",
+    "required",
 ]
 
 Array = NDArray[np.float64]

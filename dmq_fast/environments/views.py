@@ -15,8 +15,16 @@ from dmq_fast.observing import Anything, ArrayForm, Form, Numbers, OneHot
 from dmq_fast.spaces import Arrays, Finite, Integer, Product, finite
 
 __all__ = [
-    *("FIRST", "Features", "Looking", "View", "actions_of", "as_history", "has_box", "on_grids"),
-    *("view_of_object", "view_of_space"),
+    "FIRST",
+    "Features",
+    "Looking",
+    "View",
+    "actions_of",
+    "as_history",
+    "has_box",
+    "on_grids",
+    "view_of_object",
+    "view_of_space",
 ]
 
 Features = Callable[[NDArray[Any]], NDArray[np.float64]]
